@@ -24,8 +24,8 @@ const mayImport = {
   resizectl: ['install', 'bypass', 'server/api/messages\\.ts', 'server/unary/status\\.ts', 'core'],
 };
 
-// Folders in floors: each imports only from the folders above it in the list.
-const floors = {
+// Folders in layers: each imports only from the folders above it in the list.
+const layers = {
   core: ['quantities', 'observe', 'config', 'systemd'],
   sandbox: [
     'pods',
@@ -81,11 +81,11 @@ module.exports = {
       from: { path: `^src/${folder}/` },
       to: { path: '^src/', pathNot: inside([folder, ...allowed]) },
     })),
-    ...Object.entries(floors).flatMap(([folder, all]) =>
-      all.map((floor, number) => ({
-        name: `${folder}-${floor}-imports-downwards`,
+    ...Object.entries(layers).flatMap(([folder, all]) =>
+      all.map((layer, number) => ({
+        name: `${folder}-${layer}-imports-downwards`,
         severity: 'error',
-        from: { path: `^src/${folder}/${floor}/` },
+        from: { path: `^src/${folder}/${layer}/` },
         to: { path: `^src/${folder}/(${all.slice(number + 1).join('|') || '-'}|index\\.ts$)/?` },
       })),
     ),
@@ -106,7 +106,7 @@ module.exports = {
       name: 'core-files-import-no-folder-but-quantities',
       severity: 'error',
       from: { path: '^src/core/[^/]+\\.ts$', pathNot: '/index\\.ts$' },
-      to: { path: `^src/core/(${floors.core.slice(1).join('|')})/` },
+      to: { path: `^src/core/(${layers.core.slice(1).join('|')})/` },
     },
     {
       name: 'folders-are-imported-through-their-index',

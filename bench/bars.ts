@@ -16,7 +16,7 @@ interface Bar {
   readonly figure: (results: Results) => number | undefined;
 }
 
-/** kubelet's client; without Go the one of bare frames takes its place. */
+/** The client that stands in for kubelet: grpc-go, or the client of bare frames if Go is not installed. */
 const KUBELET: readonly ClientKind[] = ['grpc-go', 'frames'];
 
 const callBars: readonly Bar[] = [
@@ -45,7 +45,7 @@ const callBars: readonly Bar[] = [
   },
 ];
 
-/** Bars of works: the median of what has this name, and on what it was measured. */
+/** Limits for works: name of the work, unit, limit, and the node or platform of the measurement. */
 const workBars: readonly (readonly [work: string, unit: string, limit: number, on?: string])[] = [
   ['First ContainerStatus of a container', 'ms', 6.5],
   ['Plan for 10 containers', 'us', 100],
@@ -102,7 +102,7 @@ function p50Bar(op: string, clients: readonly ClientKind[], limit: number): Bar 
   return { name: op, unit: 'times direct', limit, figure };
 }
 
-/** The figure of the call with the first of these clients that was measured. */
+/** Returns the figure of a call, measured with the first of these clients that has a result. */
 function of(
   op: string,
   inFlight: number,
@@ -122,10 +122,10 @@ const added = ({ sides }: Measurement, side: SideName): number =>
   (sides[side]?.p50us ?? Number.NaN) - sides.direct.p50us;
 
 const [FEW, MANY] = [110, 1000];
-/** They have a limit of their own, and are too short to be compared. */
+/** The longest turns have their own limit, and are too short for a comparison. */
 const isCompared = ({ work }: WorkResult): boolean => work.startsWith('Growth, ') && !work.includes('longest turn');
 
-/** How much more than its share of pods a figure grows: the most of all. */
+/** Returns the largest factor by which a figure grows faster than the number of pods. */
 function mostGrowth(results: readonly WorkResult[]): number | undefined {
   const growths = results.filter(isCompared).flatMap(({ work, on, p50 }) => {
     const few = results.find((result) => result.work === work && result.on === `${FEW} pods`)?.p50;

@@ -72,7 +72,7 @@ export const operations: readonly Operation[] = [
     answer: 'longer',
   },
   {
-    // Ends in our own gRPC server, which calls the backend. kubelet calls it once, at its start.
+    // Served by the shim's own gRPC server, which calls the backend. kubelet makes this call once, at its start.
     name: 'RuntimeConfig, handled',
     backend: 'empty',
     clients: ['kubelet', 'grpc-js'],

@@ -25,7 +25,7 @@ export interface RunOptions {
 export interface Results {
   readonly measurements: readonly Measurement[];
   readonly workResults: readonly WorkResult[];
-  /** The programs that took part, with versions: `Node` and `26.10.0`. */
+  /** The measured programs with their versions: `Node` and `26.10.0`. */
   readonly versions: Readonly<Record<string, string>>;
 }
 
@@ -77,7 +77,7 @@ async function measureCalls(
   return measurements;
 }
 
-/** Without Go, the client of bare frames takes the place of kubelet's. */
+/** Without Go, the client of bare frames replaces kubelet's client. */
 function clientsOf({ clients }: Operation, programs: GoPrograms | undefined): Set<ClientKind> {
   const ofKubelet = programs === undefined ? 'frames' : 'grpc-go';
   return new Set(clients.map((client) => (client === 'kubelet' ? ofKubelet : client)));

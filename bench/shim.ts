@@ -20,7 +20,7 @@ export interface ShimPlaces {
   readonly profile?: string | undefined;
   /** The folder of the journal. Default: a separate one. */
   readonly stateFolder?: string;
-  /** Default: one that all shims of the run share. */
+  /** The kubelet root. Default: a folder that all shims of the run share. */
   readonly kubeletRoot?: string;
   /** A module that is loaded before the shim. */
   readonly preload?: string;
@@ -32,7 +32,7 @@ export interface ShimPlaces {
   readonly flags?: readonly string[];
 }
 
-/** Returns the environment of the unit, with which the shim runs on a node. */
+/** Returns the environment variables that the systemd unit sets for the shim. */
 function unitEnvironment(): Record<string, string> {
   const unit = readFileSync(repositoryFile('systemd/cri-resize-shim.service'), 'utf8');
   const settings = [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, line = '']) => line.split(' '));

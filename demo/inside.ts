@@ -8,7 +8,7 @@ import { ShimProcess } from '../test/support/cri/shim.ts';
 import { type ContainerSnapshot, type DemoReport, type ReportedStep, renderReport, type Snapshot } from './report.ts';
 
 /**
- * The main use case on a node: the writer of a pod needs more space than its volume and its limit have, and gets it
+ * The main use case on a node: the writer of a pod needs more space than its volume and its limit allow, and gets it
  * while it runs. Needs containerd and cgroup v2; demo/main.ts provides the node.
  */
 
@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   await importImages();
   say('starting the shim in front of containerd');
   const isKept = process.argv.includes('--keep');
-  // Where resizectl looks for it.
+  // The default socket of resizectl.
   const args = isKept ? ['--resize-listen', '/run/cri-resize-shim/resize.sock'] : [];
   const shim = await ShimProcess.start({ endpoint, args });
   const cri = new CriClient(shim.address);

@@ -2,9 +2,9 @@ import { basename } from 'node:path';
 import { readShipped } from './core/index.ts';
 
 /**
- * Entry point of the single executable. Runs resizectl if it is called by that name or by that of kubectl's plugin, and
- * if the first argument is `resizectl`: `resizectl get pods` and `cri-resize-shim resizectl get pods` are the same.
- * Loads only the selected program.
+ * Entry point of the single executable. Runs resizectl if it is called by that name or as kubectl's plugin, or if the
+ * first argument is `resizectl`: `resizectl get pods` equals `cri-resize-shim resizectl get pods`. Loads only the
+ * selected program.
  */
 const [, name = '', word] = process.argv;
 if (basename(name) === 'resizectl' || basename(name) === 'kubectl-resizectl') void import('./resizectl/main.ts');

@@ -34,8 +34,8 @@ async function main(): Promise<ProcessEnd> {
 }
 
 /**
- * Returns the configuration that forwards every call, if the unit asks for it (docs/units.md) and the file is invalid:
- * kubelet then has a runtime, and the shim says what is wrong. Throws any other error.
+ * Returns the configuration that forwards every call if the unit allows it (docs/units.md) and the file is invalid:
+ * kubelet then has a runtime, and the shim reports the problems. Throws any other error.
  */
 async function withoutFile(
   argv: readonly string[],

@@ -1,6 +1,6 @@
-// Bundles the daemon and the repository's tools into one file each, plus chunks that are loaded on demand: a daemon
-// that reads one file starts in a fraction of the time of one that resolves hundreds, and kubelet waits for it.
-// `build.mjs [FOLDER]`; default: dist/.
+// Bundles the daemon and the repository's tools into one file each, with chunks that are loaded on demand. A daemon
+// that reads one file starts much faster than one that resolves hundreds, and kubelet waits for the start. `build.mjs
+// [FOLDER]`; default: dist/.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -69,7 +69,7 @@ for (const [proto, ...conversions] of [
   execFileSync(process.execPath, [generator, ...options, '--', proto]);
 }
 
-// Built in a separate folder and moved into place file by file, so that a command that runs meanwhile has complete
+// Builds in a separate folder and moves each file into place, so that a command that runs meanwhile finds complete
 // files.
 mkdirSync(join(target, 'tools'), { recursive: true });
 const fresh = mkdtempSync(join(target, '.build-'));
@@ -112,8 +112,8 @@ const nativePartFromAsset = {
   },
 };
 /**
- * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/core/observe), and
- * Node's modules that these load at once (worker_threads, assert) take memory in each process.
+ * pino without its transports, worker threads and own streams. The daemon writes its log itself (src/core/observe), and
+ * the modules of Node that they load (worker_threads, assert) use memory in each process.
  */
 const withoutTransports = {
   name: 'pino without transports',
@@ -131,8 +131,8 @@ const withoutTransports = {
   },
 };
 /**
- * commander with the global `process`. It imports the module, and an import reads all properties: lazy ones of
- * `process` load what makes its reports.
+ * commander with the global `process`. commander imports the module, and an import reads all properties, including lazy
+ * ones that load the code for Node's reports.
  */
 const globalProcess = {
   name: 'commander with the global process',
@@ -164,7 +164,7 @@ await Promise.all([
     minifySyntax: true,
     define,
     plugins: [withoutTransports, globalProcess],
-    // grpc-js loads it only for channelz, which is off.
+    // grpc-js loads this package only for channelz, which is disabled.
     external: [...external, '@grpc/proto-loader'],
   }),
   // The script of the single executable, which can load nothing but itself. In CommonJS, lazy imports are also

@@ -46,7 +46,7 @@ const words = [
   ],
 ];
 
-/** The prose of a file. Everything else becomes blanks, so that lines have their numbers. */
+/** Returns the prose of a file. All other text becomes blanks, so that line numbers stay the same. */
 function proseOf(file, text) {
   if (/\.m?[jt]s$/.test(file)) return proseOfCode(text);
   if (file.endsWith('.proto')) return text;
@@ -55,7 +55,7 @@ function proseOf(file, text) {
   return text.replaceAll(/^```[^]*?^```$|^ {4}.*$|`[^`\n]+`|"[^"\n]+"/gm, blank).replaceAll(/\]\([^)\n]*\)/g, blank);
 }
 
-/** The comments and strings of code. Comments are between the end of one token and the start of the next. */
+/** Returns the comments and strings of code. Comments are between the end of a token and the start of the next one. */
 function proseOfCode(text) {
   const source = ts.createSourceFile('file.ts', text, ts.ScriptTarget.Latest);
   const ranges = [];
@@ -86,7 +86,7 @@ export function findWords(file, text) {
   return [...hints, ...findLongComments(file, text)];
 }
 
-/** Comments of code that are longer than a line may be, as `12: ...`. */
+/** Returns comments of code that are longer than the line limit, as `12: ...`. */
 function findLongComments(file, text) {
   if (!/\.m?[jt]s$/.test(file)) return [];
   return text
@@ -100,7 +100,7 @@ function findLongComments(file, text) {
 
 const LONGEST_COMMENT = 120;
 
-/** Files that name the words themselves. */
+/** Files that contain the words themselves. */
 const own = ['tools/check-language.mjs', 'test/tools/check-language.test.ts'];
 
 function main() {

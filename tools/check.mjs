@@ -42,7 +42,7 @@ let passed = 0;
 const worker = async () => {
   for (const check of queue) if (await run(check)) passed += 1;
 };
-// Each uses one processor.
+// Each check uses one processor.
 await Promise.all(Array.from({ length: Math.max(1, availableParallelism()) }, worker));
 process.stdout.write(`check: ${passed} passed, ${checks.length - passed} failed\n`);
 process.exit(passed === checks.length ? 0 : 1);

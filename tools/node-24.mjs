@@ -49,7 +49,7 @@ async function runTests(name, [command, ...args], isShown) {
 if (!run(['npm', 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], folder)) process.exit(1);
 const command = process.argv.slice(2);
 if (command.length > 0) process.exit(run(command) ? 0 : 1);
-// At the same time: a node uses one processor, and so do unit tests.
+// Runs both at the same time, because a node uses one processor, and so do the unit tests.
 const passed = (await Promise.all(tests.map(([name, test], index) => runTests(name, test, index === 0)))).filter(
   Boolean,
 ).length;

@@ -13,8 +13,8 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 /** The oldest Node that the programs run on: `engines` in package.json. */
 const OLDEST = 24;
 /**
- * npm waits for a registry or a name server that does not answer for longer than a user, or CI, waits for the whole
- * command. So it gets this time, and is started again, with what it has fetched by then in its cache.
+ * npm waits for an unresponsive registry or name server for longer than a user or CI waits for the whole command.
+ * Therefore each attempt has a time limit, and the next one continues with the files that are already in npm's cache.
  */
 const INSTALL_ATTEMPTS = 3;
 const INSTALL_SECONDS = Number(process.env.CRI_RESIZE_SHIM_INSTALL_SECONDS ?? 300);

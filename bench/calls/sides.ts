@@ -5,8 +5,8 @@ import { type ShimPlaces, startShim } from '../shim.ts';
 import { connectWhenThere } from '../sockets.ts';
 
 /**
- * Between client and backend: nothing, a byte relay in Node, a typed CRI proxy in Go (if Go is there), or the shim. The
- * order is that of the reports.
+ * The process between client and backend: none, a byte relay in Node, a typed CRI proxy in Go (if Go is installed), or
+ * the shim. Reports use this order.
  */
 export const sideNames = ['direct', 'relay', 'peer', 'shim'] as const;
 export type SideName = (typeof sideNames)[number];

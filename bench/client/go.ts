@@ -6,7 +6,7 @@ import type { GoPrograms } from '../go/programs.ts';
 import { rounded } from '../statistics.ts';
 import type { Call } from './client.ts';
 
-/** The plan of the Go program. Its type `plan` in bench/go/load.go says more. */
+/** The plan of the Go program. The type `plan` in bench/go/load.go describes its fields. */
 export interface GoLoad {
   readonly call: Call;
   readonly inFlight: number;
@@ -14,11 +14,11 @@ export interface GoLoad {
   readonly seconds: number;
   /** Opens a new connection for each call. */
   readonly connects?: boolean;
-  /** Between the starts of two calls of one in flight. */
+  /** Time between the starts of two consecutive calls, with one call in flight. */
   readonly intervalMs?: number;
 }
 
-/** Runs the load of the client library that kubelet has, in a process of its own. Rejects if a call fails. */
+/** Runs the load in a separate process, with kubelet's client library. Rejects if a call fails. */
 export async function loadByGo(
   children: Children,
   { load }: GoPrograms,

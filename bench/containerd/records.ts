@@ -12,7 +12,7 @@ const AT_ONCE = 16;
 
 const identity = (content: Buffer): Buffer => content;
 
-/** Writes all records. containerd has to be restarted to read them. */
+/** Writes all records. containerd reads them only at a restart. */
 export async function writeRecords(socket: string, logFolder: string): Promise<void> {
   const client = new Client(`unix:${socket}`, credentials.createInsecure());
   const metadata = new Metadata();

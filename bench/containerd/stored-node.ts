@@ -37,7 +37,7 @@ export function makePods(count: number): StoredPod[] {
   });
 }
 
-/** Creates this many containers of each pod. */
+/** Creates this many containers for each pod. */
 export function makeContainers(of: readonly StoredPod[], count: number): StoredContainer[] {
   return of.flatMap((pod) =>
     Array.from({ length: count }, (_, number) => ({

@@ -10,7 +10,7 @@ export class BackendTime {
   #arrival = 0;
   #since: number | undefined;
   #until: number | undefined;
-  /** Whether bytes have arrived since the answer. Bytes that leave from now on belong to a new call. */
+  /** Whether bytes have arrived since the last answer was ready. If so, bytes that leave now belong to a new call. */
   #over = true;
 
   /** Bytes arrived that may belong to a request. */

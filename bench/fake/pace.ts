@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pace } from './pods-runtime.ts';
 
-/** Lets this many through at the same time, each for this many milliseconds, in the order of their calls. */
+/** Admits this many callers at the same time, in the order of their calls, each for this many milliseconds. */
 export function paced(milliseconds: number, atOnce: number): Pace {
   const waiting: (() => void)[] = [];
   let free = atOnce;

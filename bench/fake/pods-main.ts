@@ -4,9 +4,9 @@ import { makeNode } from './pods.ts';
 import { podsRuntime } from './pods-runtime.ts';
 
 /**
- * A runtime whose pods can be resized, and which reports how long calls have been with it. Arguments: its socket, the
- * folder of the cgroups, the number of pods, the number of containers of each pod, and, for a runtime that takes as
- * long as a real one for an update, the milliseconds of each and how many run at the same time.
+ * A runtime with pods that can be resized. It reports how much time calls have spent in it. Arguments: its socket, the
+ * folder of the cgroups, the number of pods, the number of containers of each pod, and, to simulate the update times of
+ * a real runtime, the milliseconds of each update and the number of concurrent updates.
  */
 const [, , socket = '', root = '', pods, containers, updateMs, atOnce] = process.argv;
 const pace = updateMs === undefined ? undefined : paced(Number(updateMs), Number(atOnce));

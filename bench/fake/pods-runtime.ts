@@ -13,7 +13,7 @@ import { amountsAtStart, bytesOf, cgroupOf, type FakePod, podShares, quotaOf, sh
  */
 export type Answer = (request: Buffer) => Buffer | Promise<Buffer>;
 
-/** Waits for a turn, and then as long as a runtime takes for an update. */
+/** Waits for a free slot, and then for the duration of an update in a real runtime. */
 export type Pace = () => Promise<void>;
 
 const RUNNING = 1;
@@ -40,8 +40,8 @@ export function podsRuntime(root: string, pods: readonly FakePod[], pace?: Pace)
   });
   const containerStatus = ({ id, name, pod }: StoredContainer): Partially<Messages['ContainerStatusResponse']> => ({
     status: { id, metadata: { name }, state: RUNNING, resources: { linux: stored.get(id) ?? {} } },
-    // In containerd's form. The pid is that of this process: its cgroup is none of these, so that the rule of the
-    // driver decides.
+    // The format is containerd's. The pid is that of this process. Its cgroup is not one of the fake ones, so the shim
+    // uses the rule of the cgroup driver.
     info: {
       info: JSON.stringify({ sandboxID: pod.id, pid: process.pid, config: { metadata: { name } }, runtimeSpec }),
     },
@@ -111,7 +111,7 @@ function storedAtStart(index: number): Stored {
   };
 }
 
-/** Returns the requested values; 0 keeps a value. */
+/** Returns the requested values. A value of 0 leaves the stored value unchanged. */
 function givenOf({ cpu_period, cpu_quota, cpu_shares, memory_limit_in_bytes }: LinuxContainerResources): Stored {
   const all = { cpu_period, cpu_quota, cpu_shares, memory_limit_in_bytes };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== 0n));

@@ -31,7 +31,7 @@ export const amountsAtStart = (index: number): Amounts => ({
 
 const PERIOD = 100_000;
 
-/** Computes CPU shares of milliCPU as kubelet does. */
+/** Converts milliCPU to CPU shares as kubelet does. */
 export const sharesOf = (milliCpu: number): number => Math.floor((milliCpu * 1024) / 1000);
 export const bytesOf = (memoryMi: number): number => memoryMi * MiB;
 export const quotaOf = (milliCpu: number): number => (milliCpu * PERIOD) / 1000;

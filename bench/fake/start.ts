@@ -26,7 +26,7 @@ export interface FakeNode {
   readonly pods: number;
   /** Containers of each pod. */
   readonly containers: number;
-  /** How long the runtime takes for an update of a container, and how many run at the same time. */
+  /** Duration of an update of a container in the runtime, and the number of concurrent updates. */
   readonly updates?: { readonly milliseconds: number; readonly atOnce: number };
 }
 

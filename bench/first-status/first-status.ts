@@ -10,9 +10,9 @@ import { runtimeCall } from '../operations.ts';
 import { bytes, integer } from '../protobuf.ts';
 
 /**
- * Runs in the test node, as critest's benchmark of containers does: makes one container after the other, starts it, and
- * takes the time of its first verbose ContainerStatus, directly and through the shim in turn. Argument: the number of
- * containers of each side. Leaves the times in the output folder of the node; see {@link FirstStatusTimes}.
+ * Runs in the test node, like critest's benchmark of containers: creates containers one after the other, starts each
+ * one, and measures its first verbose ContainerStatus, alternately directly and through the shim. Argument: the number
+ * of containers of each side. Writes the times to the output folder of the node; see {@link FirstStatusTimes}.
  */
 
 /** Milliseconds. */

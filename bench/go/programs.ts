@@ -22,7 +22,7 @@ export const typedProxyName = `grpc-go ${GRPC.slice(1)} and cri-api ${CRI_API.sl
 
 const source = (name: string): string => readFileSync(repositoryFile(join('bench/go', name)), 'utf8');
 
-/** Builds the programs the first time. Returns undefined, and says so, without a Go toolchain. */
+/** Builds the programs the first time. Without a Go toolchain, reports this and returns undefined. */
 export async function obtainGoPrograms(progress: Progress): Promise<GoPrograms | undefined> {
   const module: GoModule = {
     path: 'k8s.io/cri-api',

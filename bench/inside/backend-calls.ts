@@ -61,6 +61,6 @@ function recordOfSockets(backend: string, now: () => number, spans: Span[]): voi
     typeof given[0] === 'object' && given[0] !== null
       ? recording(given[0] as NetConnectOpts, given[1] as (() => void) | undefined)
       : (connect as (...same: unknown[]) => Socket)(...given);
-  // So that `import { connect }` has it too.
+  // Applies the change also to `import { connect }`.
   syncBuiltinESMExports();
 }

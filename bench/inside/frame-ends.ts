@@ -6,7 +6,7 @@ const END_STREAM = 0x1;
 /** Finds HEADERS frames in one direction of a connection, in chunks of any size. */
 export class HeadersFinder {
   readonly #header = Buffer.alloc(HEADER_SIZE);
-  /** How many bytes of the next frame's header are there. */
+  /** Number of bytes of the next frame's header that have arrived. */
   #have = 0;
   /** Bytes until the next frame's header. */
   #skip: number;

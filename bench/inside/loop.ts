@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** How often the monitor looks, in milliseconds. */
+/** Interval of the monitor, in milliseconds. */
 const INTERVAL_MS = 1;
 
 /** The report of a measured shim about itself. */
@@ -32,7 +32,7 @@ export function serveLoopReports(socket: string): void {
   const collect = runInNewContext('gc') as () => void;
   let [wall, cpu] = [performance.now(), threadCpuMs()];
   let [longestTurnMs, longestCpuMs] = [0, 0];
-  // Timers run once in each turn, so that two calls are at most the interval and one turn apart.
+  // Timers run once per turn, so the time between two checks is at most the interval plus one turn.
   const look = (): void => {
     const [wallNow, cpuNow] = [performance.now(), threadCpuMs()];
     longestTurnMs = Math.max(longestTurnMs, wallNow - wall - INTERVAL_MS);

@@ -1,6 +1,6 @@
 import type { Recording } from './recording.ts';
 
-/** A shorter one may be part of any binary number, or of a word. */
+/** Shorter names could occur by chance in a binary number or in a word. */
 const SHORTEST_NAME = 5;
 
 /**
@@ -10,7 +10,7 @@ const SHORTEST_NAME = 5;
 export function anonymous(recording: Recording, names: readonly string[]): Recording {
   const short = names.find((name) => name.length < SHORTEST_NAME);
   if (short !== undefined) throw new RangeError(`${JSON.stringify(short)} is too short to be replaced`);
-  // The longest first, because one may contain another.
+  // Replaces the longest names first, because a name may contain a shorter one.
   const sorted = names.toSorted((a, b) => b.length - a.length);
   const text = (value: string): string =>
     sorted.reduce((result, name) => result.replaceAll(name, replacement(name)), value);

@@ -5,9 +5,8 @@ import { readRecording } from './recording.ts';
 import { playRounds } from './rounds.ts';
 
 /**
- * Runs in the test node as `bench-load-inside FILE ROUNDS SPEED`: plays a recording, for the CPU time of the shim in
- * the same kernel as that of the recorded containerd. Leaves the {@link CpuTime} of the shim in the output folder of
- * the node.
+ * Runs in the test node as `bench-load-inside FILE ROUNDS SPEED`. Plays a recording to measure the shim's CPU time on
+ * the kernel on which containerd was recorded. Writes the shim's {@link CpuTime} to the output folder of the node.
  */
 export const CPU_FILE = 'load-cpu.json';
 

@@ -10,10 +10,7 @@ const CANCELLED = 1;
 
 const now = (): number => performance.now();
 
-/**
- * Stands between a kubelet and a runtime, copies all bytes, and notes the calls. It changes nothing: what it reads is a
- * copy.
- */
+/** A proxy between a kubelet and a runtime. It records the calls and forwards all bytes unchanged. */
 export class Recorder {
   readonly #server: Server;
   readonly #target: string;
@@ -40,7 +37,7 @@ export class Recorder {
     return recorder;
   }
 
-  /** Notes calls that start from now on. */
+  /** Starts to record calls. Earlier calls are not part of the recording. */
   begin(): void {
     this.#calls = [];
     this.#left = 0;
@@ -48,9 +45,9 @@ export class Recorder {
   }
 
   /**
-   * Returns the calls that have started since {@link begin} and have ended, by their start, and how many the recording
-   * leaves out, because the client cancelled them or the response is a stream. Throws if a connection could not be
-   * read.
+   * Returns the calls that started after {@link begin} and have ended, sorted by start, and the number of calls that
+   * the recording omits, because the client cancelled them or the response is a stream. Throws if a connection could
+   * not be read.
    */
   end(): { readonly calls: readonly RecordedCall[]; readonly left: number } {
     if (this.#failure !== undefined) throw this.#failure;
@@ -58,7 +55,7 @@ export class Recorder {
     return { calls: this.#calls.toSorted((a, b) => a.atMs - b.atMs), left: this.#left };
   }
 
-  /** How long none of these methods has ended, in milliseconds. */
+  /** Returns the time since the last call of one of these methods ended, in milliseconds. */
   quietFor(methods: readonly string[]): number {
     return now() - Math.max(...methods.map((method) => this.#lastCalls.get(method) ?? 0));
   }

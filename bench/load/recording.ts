@@ -21,16 +21,16 @@ const aboutSchema = z.strictObject({
   pods: z.int().positive(),
   /** Containers of each pod. */
   containers: z.int().positive(),
-  /** How many containers have a probe that runs a command, and the seconds between two of them. */
+  /** Number of containers that have an exec probe, and the interval of the probes in seconds. */
   probes: z.int().nonnegative(),
   probeSeconds: z.number().nonnegative(),
   /** Seconds between two reads of kubelet's /metrics/resource, as metrics-server does. */
   statsSeconds: z.number().nonnegative(),
-  /** How long was recorded. */
+  /** Duration of the recording in seconds. */
   seconds: z.number().positive(),
-  /** CPU time of the process of containerd meanwhile, without those of its shims and runc. */
+  /** CPU time of containerd's process during the recording, without its shims and runc. */
   containerdCpuMs: z.number().nonnegative(),
-  /** CPU time of a fixed piece of work meanwhile: yardstick.ts. */
+  /** CPU time of a fixed piece of work during the recording; see yardstick.ts. */
   yardstickMs: z.number().positive(),
 });
 export type About = z.infer<typeof aboutSchema>;
@@ -53,7 +53,7 @@ export interface RecordedCall {
   readonly durationMs: number;
 }
 
-/** containerd's answer to a call that the recording may lack, because only the shim makes it. */
+/** containerd's answer to a call that only the shim makes, so the recording may not contain it. */
 export interface StoredAnswer {
   readonly path: string;
   readonly request: Buffer;
@@ -71,7 +71,7 @@ export interface CgroupFile {
 
 export interface Recording {
   readonly about: About;
-  /** By start. */
+  /** Sorted by start. */
   readonly calls: readonly RecordedCall[];
   readonly answers: readonly StoredAnswer[];
   readonly cgroups: readonly CgroupFile[];
@@ -99,7 +99,7 @@ type Document = z.infer<typeof documentSchema>;
 const TENTHS = 10;
 const LENGTH_SIZE = 4;
 
-/** Numbers values, each of which is stored once. */
+/** Assigns numbers to values. Equal values are stored once and share a number. */
 class Numbered<Value> {
   readonly values: Value[] = [];
   readonly #numbers = new Map<string, number>();

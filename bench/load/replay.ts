@@ -4,7 +4,7 @@ import type { RecordedCall } from './recording.ts';
 
 /** Calls with the connections on which they are made. */
 export interface Player {
-  /** Makes the calls at their recorded times. Returns the duration of each in microseconds, in their order. */
+  /** Makes the calls at their recorded times. Returns their durations in microseconds, in the order of the calls. */
   play(speed: number): Promise<Float64Array>;
   close(): void;
 }

@@ -38,7 +38,7 @@ interface Side {
   readonly replays: Float64Array[];
 }
 
-/** Between two replays. */
+/** Number of yardstick measurements between two replays. */
 const YARDSTICK_TIMES = 20;
 
 /** Plays a recording directly and through the shim, in turn. Rejects if an answer is not the recorded one. */

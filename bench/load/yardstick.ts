@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /**
- * CPU times of two runs are comparable only if the processors are: the machines may differ, and in a virtual machine or
- * User Mode Linux, time that others take from the processor counts as ours. So each run also measures what a fixed
- * piece of work takes, and CPU times are divided by that.
+ * CPU times of two runs are comparable only on equal processors: the machines may differ, and in a virtual machine or
+ * User Mode Linux, processor time that other programs take counts as ours. Therefore each run also measures a fixed
+ * piece of work, and CPU times are divided by that time.
  */
 export class Yardstick {
   readonly #bytes = Buffer.alloc(16 * MiB);

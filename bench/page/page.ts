@@ -14,7 +14,7 @@ export const PERFORMANCE = 'docs/performance.md';
 /** The text between the marks of docs/performance.md until a run is written. */
 export const NO_RUN = 'No run is recorded here yet: `npm run bench -- --write` on a quiet machine does it.';
 
-/** Replaces what the page says of the last run. */
+/** Replaces the results of the previous run on the page. */
 export async function writePage(results: Results, now = new Date()): Promise<void> {
   const file = join(packageRoot(), PERFORMANCE);
   const page = await readFile(file, 'utf8');

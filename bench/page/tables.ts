@@ -14,7 +14,7 @@ const MANY = 16;
 
 const whole = (value: number): string => Math.round(value).toLocaleString('en-US');
 const times = (p50us: number): string => (p50us < 1000 ? p50us.toFixed(0) : `${(p50us / 1000).toFixed(1)} ms`);
-/** Two figures are enough for all that varies from run to run. */
+/** Results vary from run to run, so two significant digits are enough. */
 const figure = (value: number): string =>
   value < 10 ? value.toFixed(2) : value < 100 ? value.toFixed(1) : whole(value);
 
@@ -39,7 +39,7 @@ export function latencyTable(measurements: readonly Measurement[]): string {
   );
 }
 
-/** Calls with 16 in flight: calls a second, their share of direct, and median and 99th percentile. */
+/** Calls with 16 in flight: calls per second, their ratio to direct, and median and 99th percentile. */
 export function throughputTable(measurements: readonly Measurement[]): string {
   const cell = (side: SideResult | undefined, direct: SideResult): string => {
     if (side === undefined) return NOT_MEASURED;

@@ -21,14 +21,14 @@ const RUNTIME = '/run/containerd/containerd.sock';
 const FOLDER = '/run/record';
 const PODS = '/api/v1/namespaces/default/pods';
 const CONTAINERS = 2;
-/** Pods that start at the same time: the node has one processor, and kubelet does not wait forever. */
+/** Number of pods that start at the same time. The node has one processor, and kubelet's start timeouts are limited. */
 const AT_ONCE = 3;
 const POD_SECONDS = 300;
 const READY_SECONDS = 300;
 /** As metrics-server does by default. */
 const STATS_SECONDS = 15;
 const YARDSTICK_MS = 2000;
-/** How long nothing starts before the recording does. */
+/** The recording begins when no container has started for this time. */
 const QUIET_MS = 10_000;
 
 const started = performance.now();
@@ -47,7 +47,7 @@ async function main(): Promise<void> {
   say('the API server is ready');
   const recorder = await Recorder.start(join(FOLDER, 'cri.sock'), RUNTIME);
   try {
-    // As a kubelet has it by default: other tests make it retry after 5 s.
+    // Uses kubelet's default interval. Other tests set it to 5 s.
     await cluster.startKubelet(`unix://${FOLDER}/cri.sock`, { syncFrequency: '1m' });
     say('kubelet is ready');
     await makePods(cluster, recorder);
@@ -96,7 +96,7 @@ async function makePods(cluster: Cluster, recorder: Recorder): Promise<void> {
 
 const nameOf = (number: number): string => `pod-${number}`;
 
-/** Ordinary pods: every other one is Burstable with limits, the others have requests alone. */
+/** Ordinary pods: every second pod is Burstable with limits, and the others have only requests. */
 function podOf(number: number): object {
   const names = ['server', 'sidecar'];
   return {
@@ -138,7 +138,7 @@ async function record(
   const begin = performance.now();
   say('recording');
   const scrape = setInterval(() => {
-    // The answer is of no interest. A busy kubelet may take longer than until the next one.
+    // The answer is not used. A busy kubelet may need longer than the interval to answer.
     cluster.kubelet.get('/metrics/resource').catch((error: unknown) => say(`no metrics: ${String(error)}`));
   }, STATS_SECONDS * 1000);
   await new Promise((resolve) => setTimeout(resolve, options.seconds * 1000));

@@ -17,9 +17,9 @@ const say = progressOf('record-load');
 const NODE = { containerd: '2.1', runtime: 'runc' } as const;
 /** The API server, kubelet, and a runtime's shim for each pod. */
 const MEMORY_BYTES = 6 * 2 ** 30;
-/** The time of the node in addition to the recording: it makes the pods, too. */
+/** Time that the node needs in addition to the recording, for example to create the pods. */
 const OTHER_MS = 40 * 60_000;
-/** As shells report a program that SIGINT has ended. */
+/** The exit code of shells for a program that SIGINT ended. */
 const INTERRUPTED = 130;
 
 function number(text: string): number {

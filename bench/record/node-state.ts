@@ -20,7 +20,7 @@ interface VerboseInfo {
   readonly config?: { readonly linux?: { readonly cgroup_parent?: string } };
 }
 
-/** Asks containerd for everything that the shim requests at its start. Reads all pod and container cgroups. */
+/** Requests from containerd everything that the shim requests at its start. Reads all pod and container cgroups. */
 export async function nodeState(
   runtime: string,
 ): Promise<{ readonly answers: readonly StoredAnswer[]; readonly cgroups: readonly CgroupFile[] }> {

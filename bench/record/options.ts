@@ -1,12 +1,12 @@
 /** Options of the recording program in the test node. Its first argument has them as JSON. */
 export interface RecordOptions {
   readonly pods: number;
-  /** How long to record. */
+  /** Duration of the recording in seconds. */
   readonly seconds: number;
-  /** How many containers have a probe that runs a command. */
+  /** Number of containers with an exec probe. */
   readonly probes: number;
   readonly probeSeconds: number;
-  /** Names of this machine that the recording must not have. */
+  /** Names of this machine that the recording must not contain. */
   readonly names: readonly string[];
   readonly date: string;
   readonly kubelet: string;

@@ -1,8 +1,8 @@
 import { createConnection, createServer, type Socket } from 'node:net';
 
 /**
- * Copies bytes between two unix sockets, without a look at them: no program in Node that stands between client and
- * runtime can be faster. Arguments: the socket to listen on, and the socket of the runtime.
+ * Copies bytes between two unix sockets without parsing them. No Node program between client and runtime can be faster.
+ * Arguments: the socket to listen on, and the socket of the runtime.
  */
 const [, , listen = '', target = ''] = process.argv;
 

@@ -15,7 +15,7 @@ import { type VolumeName, volumeMountPoint } from '../../src/tmpfs/volumes.ts';
 export interface RemountTimes {
   readonly growing: readonly number[];
   readonly shrinking: readonly number[];
-  /** With mount(8), as without the system calls. */
+  /** Durations with mount(8), which the shim uses if the system calls are not available. */
   readonly byCommand: readonly number[];
   /** Mean CPU time of one remount by system calls, in this process. */
   readonly cpuUs: number;
@@ -69,10 +69,10 @@ async function measure(kubeletRoot: string, seconds: number): Promise<RemountTim
   const volumes = new MemoryVolumes({ kubeletRoot }, method);
   const until = performance.now() + seconds * 1000;
   let cpuUs = 0;
-  // Each volume grows and shrinks once at least, on any machine.
+  // Each volume grows and shrinks at least once, also on a slow machine.
   const least = WARM_UP + 2 * all.length;
   for (let round = 0; round < least || performance.now() < until; round += 1) {
-    // Each volume grows when all have shrunk, and vice versa.
+    // A volume grows only when all volumes have shrunk, and vice versa.
     const grows = Math.floor(round / all.length) % 2 === 0;
     const volume = all[round % all.length];
     if (volume === undefined) throw new Error('no volumes');

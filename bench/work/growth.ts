@@ -23,9 +23,9 @@ import type { WorkResult } from './result.ts';
 
 export const growthSizes = [10, 110, 500, 1000] as const;
 const CONTAINERS = 2;
-/** Odd, so that the median is one of them. */
+/** An odd number, so that the median is one of the measurements. */
 const REPEATS = 5;
-/** foresight reads a file this long after its change, and needs as long again at most. */
+/** foresight reads a file this long after a change, and needs at most the same time again. */
 const FORESIGHT_MS = 300;
 
 /** Figures of one size. Times are medians, in milliseconds. */
@@ -42,9 +42,9 @@ interface Growth {
 /** An activity that a shim runs on request. */
 interface Activity {
   readonly name: string;
-  /** Undefined if nothing says when it is over. */
+  /** Undefined if the end of the activity cannot be observed. */
   readonly tookMs: number | undefined;
-  /** The longest turn of the event loop meanwhile: the median of the repetitions. */
+  /** The longest turn of the event loop during the activity: the median of the repetitions. */
   readonly turnMs: number;
   /** The most CPU time of the main thread in one turn: the median of the repetitions. */
   readonly cpuMs: number;
@@ -112,7 +112,7 @@ interface Stage {
   readonly metrics: string;
 }
 
-/** Also brings the shim to the state in which its memory is measured: everything has been asked for. */
+/** Measures the activities. Also makes each kind of request once, as the memory measurement requires. */
 async function measureActivities(
   children: Children,
   { fake, shim, kubeletRoot, loop, metrics }: Stage,

@@ -13,15 +13,15 @@ import type { WorkOptions } from './options.ts';
 import { part, type WorkResult } from './result.ts';
 
 const SPEED = 20;
-/** Odd, so that the median is one of them. */
+/** An odd number, so that the median is one of the measurements. */
 const ROUNDS = 5;
-/** In the node, for CPU time alone. */
+/** Rounds in the node, which only measure CPU time. */
 const ROUNDS_IN_NODE = 2;
 const LIMIT_MS = 10 * 60_000;
 
 /**
- * Plays the recorded calls of a real kubelet 20 times as fast, directly and through the shim: what the shim adds to
- * each call. Plays them in the test node, too: the CPU time of the shim in comparison with what containerd took there.
+ * Plays the recorded calls of a real kubelet 20 times as fast, directly and through the shim, and reports the time that
+ * the shim adds to each call. Also plays them in the test node, to compare the shim's CPU time with containerd's.
  */
 export async function measureLoad({ children, profile, progress }: WorkOptions): Promise<WorkResult[]> {
   const file = repositoryFile(RECORDING, 'npm run nightly -- --only record-load');

@@ -16,7 +16,7 @@ import { answer, type Started, whereInstalled } from './packaged.ts';
 import { part, type WorkResult } from './result.ts';
 
 const DAEMONS = 3;
-/** kubelet's first calls. */
+/** Number of calls that kubelet makes first. */
 const CALLS = 5;
 /** V8 waits for 8 s without work, and once more after a collection, before it returns memory. */
 const IDLE_MS = 20_000;
@@ -30,8 +30,8 @@ interface Measured {
 }
 
 /**
- * Measures the memory of the packaged daemon, of the single executable, of the byte relay and of the typed proxy, when
- * they have been idle for a while and then under load; and that of Node without a program.
+ * Measures the memory of the packaged daemon, the single executable, the byte relay and the typed proxy, first when
+ * they have been idle for a while and then under load. Also measures Node without a program.
  */
 export async function measureMemory(options: WorkOptions): Promise<WorkResult[]> {
   return whereInstalled('packaged-idle', options, (started) => measureAll(options, started));
@@ -107,7 +107,7 @@ async function obtainExecutable(children: Children): Promise<string | undefined>
   return made.split('\n').find((file) => file.endsWith('-executable'));
 }
 
-/** Returns the most memory that the process has, looked at many times while calls are made. */
+/** Polls the memory of the process while calls are made. Returns the maximum. */
 async function underLoad(
   { child, socket }: Measured['processes'][number],
   { children, programs, seconds }: WorkOptions,

@@ -27,8 +27,8 @@ export interface Started {
 }
 
 /**
- * Measures the time from the start of the process to its first answer. Each start is followed by one of the same Node
- * with almost no program, which is the minimum for any program.
+ * Measures the time from the start of the process to its first answer. Each start is followed by a start of the same
+ * Node with almost no program, which is the minimum for any program.
  */
 export async function measurePackagedStart(options: WorkOptions): Promise<WorkResult[]> {
   return whereInstalled('packaged-start', options, (...given) => measureStarts(options.children, ...given));

@@ -21,9 +21,9 @@ const STARTS = 7;
 export interface Recovered {
   /** Until all pods and containers are known. */
   readonly compared: number;
-  /** Until the unfinished resizes are rolled back too. */
+  /** Milliseconds until the unfinished resizes are rolled back too. */
   readonly recovered: number;
-  /** How long calls were with the fake runtime meanwhile. */
+  /** Time that calls spent in the fake runtime during the start. */
   readonly inBackend: number;
 }
 
@@ -90,10 +90,7 @@ export async function recoverOnce(
   return { compared, recovered, inBackend };
 }
 
-/**
- * Leaves the state of a shim that was killed after it had raised the pod limits of these pods, and before those of
- * their containers.
- */
+/** Creates the state that a killed shim leaves after it raised the limits of these pods but not of their containers. */
 async function writeUnfinished({ cgroupRoot }: FakePods, pods: readonly FakePod[], stateFolder: string): Promise<void> {
   const journal = await Journal.open(stateFolder);
   for (const pod of pods) await journal.write(recordOf(pod));

@@ -29,7 +29,7 @@ interface Resized {
 
 /** Values between which the pod is resized, and the call that requests them. */
 interface Aim {
-  /** The direction of all limits. Lowering needs reads of the usage, holding it down, and journal writes. */
+  /** The direction of all limits. To lower them, the shim reads and holds the usage and writes the journal. */
   readonly direction: 'raising' | 'lowering';
   readonly amounts: readonly Amounts[];
   readonly call: Call;
@@ -45,7 +45,7 @@ interface Aim {
 export async function measureResizes({ children, seconds, profile }: WorkOptions): Promise<WorkResult[]> {
   const fake = await startFakePods(children, 'fake-resized', { pods: 1, containers: CONTAINERS });
   const noted = children.path('noted.json');
-  // A node has it: without it the shim watches the folder above, to which everything else here writes.
+  // Every node has this folder. Without it, the shim would watch the parent folder, to which this bench writes.
   mkdirSync(children.path('kubelet'), { recursive: true });
   const shim = await startShim(
     children,

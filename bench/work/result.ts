@@ -1,20 +1,20 @@
 import { percentile, rounded } from '../statistics.ts';
 
-/** Work of the shim itself. It has no direct equivalent for comparison, so the result is a time. */
+/** Work of the shim itself. It has no direct equivalent, so the result is a time. */
 export interface WorkResult {
   /** The measured work: the whole, or a part of it for information. */
   readonly work: string;
   /** `times`: a multiple of another value. */
   readonly unit: 'us' | 'ms' | 'KiB' | 'MB' | 'times';
   readonly p50: number;
-  /** Absent for few samples. */
+  /** Absent if there are too few samples. */
   readonly p99?: number;
   readonly samples: number;
   /** The platform of the work, if the result depends on it. */
   readonly on?: string;
 }
 
-/** With fewer samples the 99th percentile is the slowest one, and has no meaning. */
+/** With fewer samples, the 99th percentile would only be the slowest sample. */
 const LEAST_FOR_P99 = 100;
 
 export function resultOf(work: string, unit: WorkResult['unit'], values: readonly number[]): WorkResult {

@@ -25,11 +25,11 @@ import { resizePodCall, stateOf } from './resize-api.ts';
 import { part, type WorkResult } from './result.ts';
 
 const PODS = 200;
-/** As long as runc and its processes take for an update, and as many at a time as the node has processors. */
+/** The duration of an update by runc and its processes, and as many concurrent updates as the node has processors. */
 const UPDATES = { milliseconds: 20, atOnce: 2 };
-/** Each resizes all pods up, and down again. */
+/** Each round resizes all pods up and then down. */
 const ROUNDS = 3;
-/** Memory limits alone: this machine's processors have no room for the CPU requests of so many pods. */
+/** Only memory is resized, because this machine has too few processors for the CPU requests of so many pods. */
 const MORE_MI = 64;
 
 /** How the pods are resized. */
@@ -39,7 +39,7 @@ interface Way {
   readonly callOf: (pod: FakePod, amounts: Amounts) => Call;
   /** Throws unless the response says that the pod was resized. */
   readonly check: (response: Buffer) => void;
-  /** Throws unless the pod has these amounts. kubelet writes a pod's own shares itself, and only ResizePod does too. */
+  /** Throws unless the pod has these amounts. The pod's own shares change only by ResizePod or by kubelet. */
   readonly assertResized: typeof assertFiles;
   readonly isThroughShim: boolean;
 }
@@ -173,7 +173,7 @@ async function forwarded(
   return results;
 }
 
-/** As often as kubelet calls on a busy node. */
+/** The interval of kubelet's calls on a busy node. */
 const INTERVAL_MS = 2;
 
 /** Measures the forwarded call while the pods are resized again and again. */
@@ -192,7 +192,7 @@ const latencies = (when: string, { direct, shim }: SideResults): WorkResult[] =>
   part(`${when}: p99 of a direct call`, 'ms', (direct?.p99us ?? Number.NaN) / 1000, 1),
 ];
 
-/** How many times slower the storm makes a call through the shim, beyond what it does to a call to the busy runtime. */
+/** Returns the factor by which the storm slows calls through the shim, beyond its effect on direct calls. */
 function slowdown(quiet: SideResults, meanwhile: SideResults): number {
   const times = (side: 'direct' | 'shim'): number =>
     (meanwhile[side]?.p99us ?? Number.NaN) / (quiet[side]?.p99us ?? Number.NaN);

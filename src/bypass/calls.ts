@@ -1,4 +1,4 @@
-/** System calls on another process. Node has none of them. */
+/** System calls on another process, which Node does not offer. */
 import { nameOfErrno } from '../core/index.ts';
 
 // The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
@@ -9,17 +9,17 @@ const FIONREAD = 0x541b;
 const RLIMIT_NOFILE = 7;
 
 export interface ProcessCalls {
-  /** Returns a process's descriptor (pidfd_open(2), Linux 5.3). Throws the kernel's reason, like the others. */
+  /** Returns a descriptor for a process (pidfd_open(2), Linux 5.3). All methods throw the kernel's error. */
   open(pid: number): number;
   /** Returns a duplicate of a descriptor of that process (pidfd_getfd(2), Linux 5.6). */
   duplicate(processDescriptor: number, descriptor: number): number;
-  /** Returns the path of a connected unix socket's peer, as its process has bound it; empty if it has none. */
+  /** Returns the path that the peer of a connected unix socket is bound to; empty if the peer has no path. */
   peerPath(descriptor: number): string;
   /** Returns how many bytes can be read from a socket or a pipe. */
   pending(descriptor: number): number;
   /**
-   * Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before; in
-   * place of 0, which a drain that was killed has left, the hard limit.
+   * Sets the number of descriptors that a process may open. Open descriptors stay open. Returns the previous limit. A
+   * previous limit of 0 comes from a drain that was killed; the hard limit is returned instead.
    */
   limitDescriptors(pid: number, limit: bigint): bigint;
 }

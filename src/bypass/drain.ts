@@ -10,12 +10,12 @@ export interface Proxy {
   readonly pid: number;
   /** The path of the socket that it serves. */
   readonly listen: string;
-  /** Descriptors through which no bytes of clients pass, although they may look so. */
+  /** Descriptors that look like client connections or pipes but carry no client data. */
   readonly ignored?: readonly number[];
 }
 
 export interface DrainOptions {
-  /** How long calls may run, in milliseconds. */
+  /** Maximum time that calls may continue to run, in milliseconds. */
   readonly timeoutMs: number;
   /** Ends this early, as the timeout does. */
   readonly signal?: AbortSignal;
@@ -37,34 +37,34 @@ export type DrainResult = 'drained' | 'timed out' | 'not replaced' | 'interrupte
 const GOAWAY = Buffer.from('0000080700000000007fffffff00000000', 'hex');
 
 /**
- * With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. There
- * is no event for it: where a frame ends is only known to those who have read the connection from its beginning.
+ * If the backend has sent nothing for this long, its last byte ended a frame, because a frame is written at once. The
+ * descriptors do not show frame boundaries: only a reader of the whole connection knows them.
  */
 const SILENCE_MS = 25;
 /**
- * How long the backend has had every connection before its client gets a GOAWAY. The first frame of a connection has to
- * be the SETTINGS of the backend (RFC 9113 3.4), which it sends when it accepts; a client that gets a GOAWAY first
- * fails its calls. The descriptors do not show which frames have passed.
+ * Time between the backend's accept of the last connection and the GOAWAY to its client. The first frame of a
+ * connection must be the backend's SETTINGS (RFC 9113 3.4), which the backend sends after its accept. A client that
+ * gets a GOAWAY first fails its calls. The descriptors do not show which frames have passed.
  */
 const SETTINGS_MS = 250;
 /** The proxy runs for this long between two attempts, so that calls proceed. */
 const RETRY_MS = 100;
 /**
- * How often the connections and the other process are looked at. There is no event for a connection that the proxy
- * closes: /proc sends none, and a duplicate of its descriptor to wait on would keep the connection open for the client.
+ * Interval between checks of the connections and of the other process. /proc reports no event when the proxy closes a
+ * connection, and a duplicate of its descriptor would keep the connection open for the client.
  */
 const WATCH_MS = 200;
-/** The kernel notifies only the parent of a process that it has stopped. */
+/** Interval between checks for the stop: the kernel notifies only the parent of a stopped process. */
 const STOP_MS = 1;
 
 /**
- * Moves the clients of a proxy that knows no HTTP/2 (systemd-socket-proxyd) without losing a call:
+ * Moves the clients of a proxy without HTTP/2 (systemd-socket-proxyd) to another process without losing a call:
  *
- * 1. The proxy can open no further descriptors: from now on only the other process accepts clients.
- * 2. The backend accepts the connections that are new, and sends its SETTINGS.
- * 3. In a moment in which nothing comes from the backend, each client gets a GOAWAY over a duplicate of the proxy's
- *    descriptor. The proxy is stopped for these milliseconds, so that nothing comes between.
- * 4. Each client goes when its last call is answered.
+ * 1. Prevents the proxy from opening further descriptors: from now on only the other process accepts clients.
+ * 2. Waits until the backend has accepted the new connections and sent its SETTINGS.
+ * 3. Sends each client a GOAWAY over a duplicate of the proxy's descriptor, while the backend sends nothing. The proxy
+ *    is stopped for these milliseconds, so that no other bytes come between.
+ * 4. Waits until each client has closed its connection after its last call was answered.
  *
  * Rejects if the kernel does not allow it: before Linux 5.6, or without CAP_SYS_PTRACE.
  */
@@ -109,7 +109,7 @@ export async function drain(proxy: Proxy, options: DrainOptions): Promise<DrainR
   } catch (error) {
     if (!isRunning(proxy)) return 'drained';
     calls.limitDescriptors(pid, before);
-    // Ctrl-C also reaches the program that looks whether the other process serves.
+    // Ctrl-C also reaches the program that checks whether the other process serves.
     if (interrupt?.aborted === true) return 'interrupted';
     throw new Error(`cannot move the clients of process ${pid}: ${messageOf(error)}`, { cause: error });
   }
@@ -130,7 +130,7 @@ class Goaways {
     private readonly calls: ProcessCalls,
   ) {}
 
-  /** Returns undefined once all clients have got it. If bytes came from the backend meanwhile, none gets it. */
+  /** Returns undefined once all clients have got a GOAWAY. If the backend sends bytes meanwhile, no client gets it. */
   async send(): Promise<Obstacle | undefined> {
     const { procRoot, pid, listen, ignored = [] } = this.proxy;
     const calls = this.calls;
@@ -159,7 +159,7 @@ class Goaways {
   }
 }
 
-/** Sends a GOAWAY. Returns false if the client reads nothing now. A second one is no harm to the others. */
+/** Sends a GOAWAY. Returns false if the client currently reads nothing. A repeated GOAWAY does no harm. */
 function isTold(client: number): boolean {
   try {
     writeSync(client, GOAWAY);
@@ -167,7 +167,7 @@ function isTold(client: number): boolean {
   } catch (error) {
     const code = errnoOf(error);
     if (code === 'EAGAIN') return false;
-    // The client has gone meanwhile.
+    // The client has disconnected meanwhile.
     if (code === 'EPIPE' || code === 'ECONNRESET') return true;
     throw error;
   }
@@ -190,7 +190,7 @@ function withDuplicate<Result>(
   }
 }
 
-/** A process's state in /proc/PID/stat, after the name in parentheses: T if stopped. Throws if it is gone. */
+/** Returns a process's state from /proc/PID/stat (after the name in parentheses): T if stopped. Throws if gone. */
 function stateOf({ procRoot, pid }: Proxy): string {
   const text = readFileSync(join(procRoot, String(pid), 'stat'), 'utf8');
   return text.slice(text.lastIndexOf(')') + 2, text.lastIndexOf(')') + 3);
@@ -208,11 +208,11 @@ function isRunning(proxy: Proxy): boolean {
 export interface ProxyDescriptors {
   /** Connections of clients. */
   readonly clients: readonly number[];
-  /** Everything through which bytes come from the backend: connections to it, and pipes. */
+  /** Connections to the backend and pipes: everything that carries bytes from the backend. */
   readonly fromBackend: readonly number[];
-  /** Those of them that are connections to it. */
+  /** The connections to the backend among `fromBackend`. */
   readonly backends: readonly number[];
-  /** The paths of the sockets that have connections which nobody has accepted yet. */
+  /** Paths of the sockets that have connections waiting to be accepted. */
   readonly unaccepted: ReadonlySet<string>;
 }
 
@@ -227,7 +227,7 @@ export function descriptorsOf(procRoot: string, pid: number, listen: string): Pr
     if (kind === 'pipe') fromBackend.push(Number(name));
     const socket = kind === 'socket' ? byInode.get(inode) : undefined;
     if (socket?.state !== SS_CONNECTED) continue;
-    // An accepted socket has the path of the one that listens; one that has connected has none.
+    // An accepted socket has the path of the listening socket; a socket that has connected has no path.
     if (socket.path === listen) clients.push(Number(name));
     else {
       fromBackend.push(Number(name));

@@ -16,7 +16,7 @@ export interface UnitState {
 export interface Systemd {
   /**
    * Reads properties of a unit. systemd handles calls in order, so all earlier changes have been written to the kernel.
-   * Throws SYSTEMD_UNAVAILABLE; {@link isUnknownProperty} where this systemd does not have one of the properties.
+   * Throws SYSTEMD_UNAVAILABLE, and an {@link isUnknownProperty} error if this systemd lacks one of the properties.
    */
   read(unit: string, names: readonly string[]): Promise<UnitState>;
   /**
@@ -84,16 +84,16 @@ class UnknownProperty extends ShimError {
   }
 }
 
-/** Whether systemd does not have a property: releases differ. */
+/** Whether an error means that this systemd release does not support a property. */
 export const isUnknownProperty = (error: unknown): boolean => error instanceof UnknownProperty;
 
-/** The call failed, or systemd rejected it. */
+/** Returns the error for a D-Bus call that failed or that systemd rejected. */
 function systemdUnavailable(unit: string, why: string, cause?: unknown): ShimError {
   const message = `unit ${unit}: D-Bus call to systemd failed: ${why}`;
   return new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, message, { file: unit }, { cause });
 }
 
-/** The unit does not exist, or has another cgroup. */
+/** Returns the error for a unit that does not exist or has another cgroup. */
 export function unitUnavailable(unit: string, why: string, cause?: unknown): ShimError {
   const message = `unit ${unit}: ${why}`;
   return new ShimError(Code.FAILED_PRECONDITION, Reason.UNIT_UNAVAILABLE, message, { file: unit }, { cause });
@@ -120,7 +120,7 @@ function valueOf(unit: string, name: string, line: string | undefined): bigint {
 const numberIn = (data: string | undefined): bigint | undefined =>
   /^\d+$/.test(data ?? '') ? BigInt(data ?? '') : undefined;
 
-/** Reads a list of bytes, the lowest one first: `[255,3]`. */
+/** Parses a list of bytes, least significant byte first: `[255,3]`. */
 function bitsIn(data: string | undefined): bigint | undefined {
   const [whole, list] = /^\[(\d{1,3}(?:,\d{1,3})*)?\]$/.exec(data ?? '') ?? [];
   if (whole === undefined) return undefined;
@@ -128,7 +128,7 @@ function bitsIn(data: string | undefined): bigint | undefined {
   return bytes.reduceRight((bits, byte) => (bits << 8n) | BigInt(byte), 0n);
 }
 
-/** Returns the arguments for a list of bytes, the lowest one first: their number, and each of them. */
+/** Returns the busctl arguments for a list of bytes, least significant byte first: their number, then each byte. */
 function bytesOf(bits: bigint): string[] {
   const bytes: string[] = [];
   for (let rest = bits; rest > 0n; rest >>= 8n) bytes.push(String(rest & 0xffn));

@@ -38,7 +38,7 @@ const cgroupfs: CgroupDriver = {
 const systemd: CgroupDriver = {
   name: 'systemd',
   podCgroup(cgroupParent) {
-    // kubelet passes the full path, crictl often only the last slice. containerd uses the last part, and so does this.
+    // kubelet passes the full path, crictl often only the last slice. Like containerd, this uses the last part only.
     return cgroupParent === '' ? undefined : expandSlice(posix.basename(cgroupParent));
   },
   containerCgroup(cgroupParent, containerId) {
@@ -65,7 +65,7 @@ export function expandSlice(slice: string): CgroupPath {
   return parts.map((_, index) => `/${parts.slice(0, index + 1).join('-')}.slice`).join('');
 }
 
-/** Returns a pod's QoS class by the parent of its cgroup. Undefined when that is not one of kubelet's. */
+/** Returns a pod's QoS class from the parent of its cgroup. Undefined if the parent is not a cgroup of kubelet. */
 export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 'BestEffort' | undefined {
   const parent = posix.basename(posix.dirname(podCgroup));
   if (/^(?:besteffort|.+-besteffort\.slice)$/.test(parent)) return 'BestEffort';
@@ -75,7 +75,7 @@ export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 
 
 /**
  * Whether a cgroup above a pod's is kubelet's own: kubepods (kubelet pkg/kubelet/cm/node_container_manager_linux.go),
- * or that of a QoS class (pkg/kubelet/cm/qos_container_manager_linux.go).
+ * or the cgroup of a QoS class (pkg/kubelet/cm/qos_container_manager_linux.go).
  */
 export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
   /(?:^|\/)(?:kubepods(?:\/(?:burstable|besteffort))?|(?:[^/]+-)?kubepods(?:-(?:burstable|besteffort))?\.slice)$/.test(
@@ -85,9 +85,9 @@ export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
 const QOS_CLASSES = ['', 'burstable', 'besteffort'] as const;
 
 /**
- * Returns the cgroups that kubelet may give a pod, one for each QoS class, where it has given another pod the cgroup
- * `other` (kubelet pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). Undefined if that one is not
- * kubelet's, and for a uid that no cgroup can have.
+ * Returns the cgroups that kubelet may create for a pod, one for each QoS class, derived from another pod's cgroup
+ * `other` (kubelet pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). Undefined if `other` is not a
+ * cgroup of kubelet, or if the uid is not valid in a cgroup name.
  */
 export function kubeletPodCgroups(other: CgroupPath, uid: string): readonly CgroupPath[] | undefined {
   const parent = posix.dirname(other);

@@ -63,7 +63,7 @@ export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): 
   return `${folder}/${file}`;
 }
 
-/** Kernel Documentation/ABI/testing/sysfs-devices-system-cpu and -node: the list is fixed until the next boot. */
+/** Reads the last possible number, fixed until the next boot (kernel Documentation/ABI, sysfs-devices-system-*). */
 function readLastPossible(kind: 'cpu' | 'node'): number | undefined {
   try {
     return lastNumber(readFileSync(`/sys/devices/system/${kind}/possible`, 'utf8'));
@@ -73,17 +73,17 @@ function readLastPossible(kind: 'cpu' | 'node'): number | undefined {
   }
 }
 
-/** More than the number of containers on a node. */
+/** Maximum number of verified cgroups to remember. More than the number of containers on a node. */
 const MOST_KNOWN_INSIDE = 4096;
-/** Larger than any file that is read synchronously: these contain one or two numbers. */
+/** Buffer for synchronous reads. Larger than any file that they read: these contain one or two numbers. */
 const scratch = Buffer.alloc(4096);
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */
 const CGROUP2 = 0x63677270;
-/** Buffer of {@link CgroupFiles.readNow}: the process has one limit on its descriptors. */
+/** Files that {@link CgroupFiles.readNow} leaves open. Shared by all instances, like the process's descriptor limit. */
 const openFiles = new OpenFiles();
 
-/** Opens a file. If the process has no free descriptor, closes those that stay open. */
+/** Opens a file. If the process has no free descriptor, closes the files that {@link openFiles} holds and retries. */
 function openCgroupFile(path: string, access: number): number {
   const flags = access | O_NOFOLLOW | O_NONBLOCK;
   try {
@@ -122,7 +122,7 @@ export class CgroupFiles {
   /** The page size of this machine, to which the kernel rounds limits. */
   readonly pageSize: Bytes = PAGE_SIZE;
 
-  /** The last CPU or memory node that this machine may have. Undefined if the kernel does not report. */
+  /** The last CPU or memory node that this machine may have. Undefined if the kernel does not report it. */
   readonly lastPossible = (kind: 'cpu' | 'node'): number | undefined => {
     if (!this.#lastPossible.has(kind)) this.#lastPossible.set(kind, readLastPossible(kind));
     return this.#lastPossible.get(kind);
@@ -152,7 +152,7 @@ export class CgroupFiles {
    * thread pool. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
    */
   readNow(cgroup: CgroupPath, file: string): string {
-    // A file that is open has a valid path, which need not be verified again.
+    // The path of an open file has been verified already.
     const known = this.#readOpen(`${cgroup === '/' ? this.root : `${this.root}${cgroup}`}/${file}`);
     if (known !== undefined) return known;
     const path = cgroupFilePath(this.root, cgroup, file);
@@ -179,15 +179,15 @@ export class CgroupFiles {
     try {
       if (!this.#isRemoved(descriptor)) return readText(descriptor);
     } catch {
-      // Opening it again shows what is wrong.
+      // The caller opens the file again and reports its error.
     }
     openFiles.drop(path);
     return undefined;
   }
 
   /**
-   * Whether an open file was removed or replaced. cgroup2 reports that at the read: ENODEV if the cgroup no longer
-   * exists (kernel fs/kernfs/file.c, kernfs_get_active). Other file systems, which take its place in tests, do not.
+   * Whether an open file was removed or replaced. On cgroup2, the read itself fails with ENODEV if the cgroup no longer
+   * exists (kernel fs/kernfs/file.c, kernfs_get_active). Other file systems, which tests use, do not report it.
    */
   #isRemoved(descriptor: number): boolean {
     this.#isCgroup2 ??= statfsSync(this.root).type === CGROUP2;
@@ -300,7 +300,7 @@ export class CgroupFiles {
   }
 }
 
-/** The kernel returns EBUSY for a limit on huge pages below their usage (mm/page_counter.c, page_counter_set_max). */
+/** Maps an errno to a code. EBUSY: hugepage limit below usage (kernel mm/page_counter.c, page_counter_set_max). */
 function codeOf(errno: string | undefined): Code {
   if (errno === 'EINVAL' || errno === 'ERANGE') return Code.INVALID_ARGUMENT;
   return errno === 'EBUSY' ? Code.FAILED_PRECONDITION : Code.INTERNAL;
@@ -322,7 +322,7 @@ export function writeFailed(
   );
 }
 
-/** Whether a value was written, but the file has another one afterwards: another process has written it. */
+/** Whether a value was written, but another process has overwritten it since. */
 export const isOverwritten = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.CGROUP_WRITE_FAILED && error.context.found !== undefined;
 
@@ -359,7 +359,7 @@ function assertWhole(bytesWritten: number, value: string): void {
   if (bytesWritten !== Buffer.byteLength(value)) throw new Error(`only ${bytesWritten} bytes were written`);
 }
 
-/** Several times the size of memory.stat. */
+/** Read buffer size in bytes, several times the size of memory.stat. */
 const LONG_FILE = 16_384;
 
 /** Returns a file's content without the last newline. One read(2) returns a whole kernel file if it fits. */

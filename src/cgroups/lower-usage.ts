@@ -31,16 +31,16 @@ export interface LowerUsageOptions<Lowered = void> {
   readonly onHigh?: (previous: Limit<Bytes>) => Promise<void>;
   /**
    * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process
-   * that allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
+   * that allocates fast exceeds the limit again before the runtime has written it. Its rejection is rethrown.
    */
   readonly lower: (held: HeldUsage) => Promise<Lowered>;
-  /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
+  /** The memory.high that `lower` sets. If absent, memory.high is restored to its previous value. */
   readonly newHigh?: Limit<Bytes> | undefined;
-  /** The limits on swap that `lower` sets or may set. What is in swap above them counts as not reclaimable. */
+  /** The swap limits that `lower` sets or may set. Swap usage above them counts as not reclaimable. */
   readonly swapAfter?: SwapLimits | undefined;
   /** Called with the bytes that each write has freed. Must not throw. */
   readonly onReclaimed?: (freed: Bytes) => void;
-  /** Called with true when a write begins to wait for its slot, and with false when it has it. Must not throw. */
+  /** Called with true when a write begins to wait for a slot, and with false when it gets one. Must not throw. */
   readonly onWaiting?: (isWaiting: boolean) => void;
   /** The clock of `deadline`. */
   readonly clock?: Clock;
@@ -49,7 +49,7 @@ export interface LowerUsageOptions<Lowered = void> {
 /** Usage that memory.high holds below the target while {@link LowerUsageOptions.lower} runs. */
 export interface HeldUsage {
   /**
-   * Reads the usage. Raises memory.high when unreclaimable memory has grown: below that it would only delay the
+   * Reads the usage. Raises memory.high when unreclaimable memory has grown: a lower value would only delay the
    * processes. Throws the errors of reading and writing.
    */
   look(): Promise<HeldLook>;
@@ -163,7 +163,7 @@ class Reclaim {
   #lowest = Infinity;
   /** Number of checks in a row without a decrease. */
   #idle = 0;
-  /** Whether to lower memory.high, which reclaims before it returns: kernels before 5.19 lack memory.reclaim. */
+  /** Whether to reclaim by lowering memory.high: kernels before 5.19 lack memory.reclaim. */
   #isByHigh = false;
   #growth = new Growth();
   readonly time: TimeLimit;
@@ -193,7 +193,7 @@ class Reclaim {
     }
   }
 
-  /** Runs after a pause, of which nothing is known: observes decreases and growth from now on. */
+  /** Runs again after a pause. Discards the earlier observations of decreases and growth. */
   async runAgain(): Promise<void> {
     this.#idle = 0;
     this.#lowest = Infinity;
@@ -216,15 +216,15 @@ class Reclaim {
 
   #isReached(current: Bytes, goal: Bytes): boolean {
     if (current <= goal && this.#held <= goal) return true;
-    // Below the target, but above the goal: the rest cannot be reclaimed, or not in time.
+    // Below the target, but above the goal: the remaining memory cannot be reclaimed, or not in time.
     const isEnough = this.time.isOver || (this.#idle >= STALLED_CHECKS && this.#held < this.target);
     return isEnough && current < this.target;
   }
 
   /**
-   * Whether usage stays below the target until the limit is set. Page cache that is not reclaimed yet is harmless: the
-   * kernel waits for it at the limit. With a small margin above the other memory, that must not grow: the kernel would
-   * kill. Memory that could go to swap counts until it is there: the kernel swaps more slowly than processes allocate.
+   * Whether usage stays below the target until the limit is set. Remaining page cache is harmless: the kernel reclaims
+   * it at the limit. With a small margin, the other memory must not grow, because the kernel would kill processes. It
+   * includes swappable memory: the kernel swaps more slowly than processes allocate.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
     if (hasEnoughMargin(this.target, current) && this.#isOutOfSwap()) return true;
@@ -241,7 +241,7 @@ class Reclaim {
     return this.tree.readMemoryUse(this.cgroup, this.options.swapAfter);
   }
 
-  /** Whether nothing is in swap that could come back. */
+  /** Whether the cgroup has no memory in swap that could return to memory. */
   #isOutOfSwap(): boolean {
     return this.tree.readSwapCurrent(this.cgroup) === 0;
   }
@@ -275,7 +275,7 @@ class Reclaim {
   }
 
   async #stepByHigh(current: Bytes, goal: Bytes): Promise<undefined> {
-    // The write reclaims, and an unchanged value is not written again, so each step needs a lower value.
+    // The write itself reclaims. An unchanged value is not written again, so each step needs a lower value.
     const next = Math.min(Math.max(goal, current - this.#chunk), this.#held - LEAST_AMOUNT);
     const limit = bytes(Math.max(0, next));
     await this.#timed(() => this.#hold(limit));

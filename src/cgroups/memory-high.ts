@@ -5,9 +5,9 @@ import type { CgroupTree } from './tree.ts';
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 
 /**
- * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, this distinguishes it
- * from a value of others, who write whole MiB or computed sizes: of the latter, 1 in 64 has the mark. Both numbers are
- * multiples of the largest page size, so the kernel does not round the value.
+ * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, the mark distinguishes
+ * temporary values from values of other programs, which write whole MiB or computed sizes: 1 in 64 computed sizes has
+ * the mark. Both numbers are multiples of the largest page size, so the kernel does not round the value.
  */
 const MARK_EVERY = 256 * 1024;
 const MARK = 192 * 1024;
@@ -23,13 +23,13 @@ export const isMarkedHigh = (found: Limit<Bytes>): boolean => found !== 'max' &&
 export interface PreviousHigh {
   readonly cgroup: CgroupPath;
   readonly memoryHigh: Limit<Bytes>;
-  /** Written by a shim whose temporary values have no mark: any lower value may be temporary. */
+  /** Set by a shim version whose temporary values have no mark: any lower value may be temporary. */
   readonly isUnmarked?: true;
 }
 
 /**
- * Restores the memory.high that an earlier process has lowered temporarily. A value that the shim has not written
- * stays: the runtime, kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer
+ * Restores the memory.high that an earlier process has lowered temporarily. Leaves a value that the shim has not
+ * written: the runtime, kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer
  * exists. Throws the other errors of reading and writing.
  */
 export async function restoreMarkedHigh(
@@ -114,14 +114,14 @@ export class TemporaryMemoryHigh {
     this.#pending = limit;
     await writeHigh(this.tree, this.cgroup, limit);
     this.#written = limit;
-    // If this fails too, the caller's record from `onChange` has the value to restore.
+    // If this fails too, the caller can restore the value that `onChange` recorded.
     if (this.#hasEnded()) await this.restore();
   }
 
   /**
    * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that
    * fails, with `cause` in its message if given.
-   * @param set the value that somebody has set meanwhile, which may equal a temporary one by chance
+   * @param set the value that another process has set meanwhile; it may equal a temporary value by chance
    */
   async restore(cause?: unknown, set?: Limit<Bytes>): Promise<void> {
     this.#isOver = true;

@@ -20,7 +20,7 @@ export interface MemoryUse {
   readonly oomKills: number;
 }
 
-/** Describes what is behind the unreclaimable memory, for errors. */
+/** Describes the parts of the unreclaimable memory, for errors. */
 export function usageText({ anon, shmem, unevictable, swappable, swapExcess }: MemoryUse): string {
   const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
   const plus = swapExcess > 0 ? `, and ${swapExcess} in swap above its limit` : '';

@@ -1,8 +1,8 @@
 import { closeSync, readFileSync } from 'node:fs';
 
-/** Most files that stay open: those of 128 containers. Each one takes a page of the kernel's memory (fs/seq_file.c). */
+/** Maximum number of open files: those of 128 containers. Each uses a page of kernel memory (fs/seq_file.c). */
 export const MAX_OPEN_FILES = 512;
-/** The share of the process's descriptors that they may take: connections need the others. */
+/** Fraction of the process's descriptors that open files may use: connections need the others. */
 const SHARE = 8;
 
 /**
@@ -11,7 +11,7 @@ const SHARE = 8;
  */
 export class OpenFiles {
   readonly #limit: number;
-  /** Descriptors by path, the one that was used last at the end. */
+  /** Descriptors by path, the most recently used last. */
   readonly #descriptors = new Map<string, number>();
 
   constructor(limit = Math.min(MAX_OPEN_FILES, Math.floor(descriptorLimit() / SHARE))) {
@@ -31,7 +31,7 @@ export class OpenFiles {
     return descriptor;
   }
 
-  /** Keeps a file open, which must not be closed by the caller any more. */
+  /** Stores an open file. The caller must not close the descriptor afterwards. */
   keep(path: string, descriptor: number): void {
     this.drop(path);
     this.#descriptors.set(path, descriptor);
@@ -54,7 +54,7 @@ export class OpenFiles {
   }
 }
 
-/** Returns this process's descriptor limit (proc(5), /proc/pid/limits). 0 if unreadable: no file stays open. */
+/** Returns this process's descriptor limit (proc(5), /proc/pid/limits). 0 if unreadable: no file stays open then. */
 function descriptorLimit(): number {
   let limits: string;
   try {
@@ -63,6 +63,6 @@ function descriptorLimit(): number {
     return 0;
   }
   const [, soft] = /^Max open files +(\d+) /m.exec(limits) ?? [];
-  // Without a number it is unlimited.
+  // Without a number the limit is "unlimited".
   return soft === undefined ? Infinity : Number(soft);
 }

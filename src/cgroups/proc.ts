@@ -1,4 +1,4 @@
-/** Reads /proc: the cgroup of a process, sizes of the node's memory. And the cgroup version of the node. */
+/** Reads /proc (the cgroup of a process, sizes of the node's memory), and determines the node's cgroup version. */
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -42,7 +42,7 @@ function cgroupNow(pid: number, procRoot: string): CgroupPath | undefined {
   }
 }
 
-/** Returns the content of a file of /proc. Empty if it cannot be read: it then says nothing. */
+/** Returns the content of a file of /proc, or an empty string if the file cannot be read. */
 export function procText(procRoot: string, file: string): string {
   try {
     return readFileSync(join(procRoot, file), 'utf8');

@@ -11,13 +11,13 @@ const IN_Q_OVERFLOW = 0x4000;
 const IN_NONBLOCK = 0o4000;
 const IN_CLOEXEC = 0o2000000;
 
-/** Interval to look for events, in milliseconds. libuv does not know the descriptor, so it reports no event. */
+/** Polling interval for events, in milliseconds. libuv does not watch the descriptor, so it reports no event. */
 const INTERVAL_MS = 100;
 
 /** A watched file's struct inotify_event has four words: watch, mask, cookie, and the name's length, 0. */
 const EVENT_WORDS = 4;
 
-/** Most files watched at a time: twice kubelet's default maxPods. The user's watches are shared with kubelet. */
+/** Maximum number of watched files: twice kubelet's default maxPods. kubelet shares the user's inotify limit. */
 export const MAX_WATCHES = 256;
 
 /** Waits for another process to read a file and close it. */
@@ -27,7 +27,7 @@ export interface ReadWatch {
   close(): void;
 }
 
-/** The system calls of inotify(7), as libc has them: -1 for an error, which is in `errno`. */
+/** The inotify(7) functions of libc. They return -1 on error and set `errno`. */
 interface Inotify {
   init(flags: number): number;
   add(descriptor: number, path: string, mask: number): number;
@@ -48,7 +48,7 @@ export class ReadWatches {
   readonly #readers = new Map<number, Set<() => void>>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param limit most files that are watched at a time */
+  /** @param limit maximum number of files that are watched at a time */
   constructor(limit = MAX_WATCHES) {
     this.#limit = limit;
   }
@@ -57,7 +57,7 @@ export class ReadWatches {
   async watch(path: string): Promise<ReadWatch> {
     const inotify = await (this.#inotify ??= loadInotify());
     const descriptor = this.#open(inotify, path);
-    // Reads of the past must not count.
+    // Discards reads from before this watch.
     this.#look(inotify, descriptor);
     if (this.#readers.size >= this.#limit) throw unavailable(`${path}: not watched: ${this.#limit} files are`, {});
     const watch = inotify.add(descriptor, path, IN_CLOSE_NOWRITE);
@@ -73,7 +73,7 @@ export class ReadWatches {
     return { whenRead, close };
   }
 
-  /** Returns the instance's descriptor. Repeats a failed attempt: other processes may have closed one since. */
+  /** Returns the instance's descriptor. Retries after a failure: other processes may have closed an instance since. */
   #open(inotify: Inotify, path: string): number {
     if (this.#descriptor !== undefined) return this.#descriptor;
     const descriptor = inotify.init(IN_NONBLOCK | IN_CLOEXEC);
@@ -81,7 +81,7 @@ export class ReadWatches {
     return (this.#descriptor = descriptor);
   }
 
-  /** Ends the waits for the files that were read or removed. */
+  /** Resolves the watches of files that were read or removed. */
   #look(inotify: Inotify, descriptor: number): void {
     for (const event of eventsOf(descriptor)) {
       const ended = event === 'lost' ? [...this.#readers.keys()] : [event];
@@ -122,7 +122,7 @@ async function loadInotify(): Promise<Inotify> {
   };
 }
 
-/** Reads the waiting events. Returns their watches. `lost`: there were more events than the kernel queues. */
+/** Reads the queued events and returns their watches. `lost`: there were more events than the kernel queues. */
 function eventsOf(descriptor: number): (number | 'lost')[] {
   const words = new Int32Array(EVENT_WORDS * 256);
   const events: (number | 'lost')[] = [];
@@ -132,7 +132,7 @@ function eventsOf(descriptor: number): (number | 'lost')[] {
       size = readSync(descriptor, words);
     } catch (error) {
       if (errnoOf(error) === 'EAGAIN') return events;
-      // This runs in a timer, where nobody would catch it.
+      // This runs in a timer, so an exception would be uncaught.
       return ['lost'];
     }
     for (let at = 0; at < size / Int32Array.BYTES_PER_ELEMENT; at += EVENT_WORDS) {

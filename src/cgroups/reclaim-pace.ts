@@ -62,7 +62,7 @@ export class Growth {
 const SHORT_MS = 50;
 const LEAST_CHUNK = MiB;
 const MOST_CHUNK = 1024 * MiB;
-/** Takes 2 ms on the test node, and less than SHORT_MS where the kernel drops page cache at 320 MiB/s or faster. */
+/** Size of the first write. Takes 2 ms on the test node, and at most SHORT_MS if the kernel drops 320 MiB/s or more. */
 export const FIRST_CHUNK = bytes(16 * MiB);
 
 /** Returns the bytes of the next write after the duration of the last one: doubles fast chunks and halves slow ones. */

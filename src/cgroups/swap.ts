@@ -1,5 +1,5 @@
 /**
- * How much memory of a cgroup can go to swap, and how much comes back. Sources: kernel
+ * Computes how much memory of a cgroup can be swapped out, and how much of its swap returns to memory. Sources: kernel
  * Documentation/admin-guide/cgroup-v2.rst and sysctl/vm.rst, mm/memcontrol.c (mem_cgroup_get_nr_swap_pages,
  * obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
  */
@@ -26,8 +26,8 @@ export interface SwapUse {
  * of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the cgroups above it
  * and of the node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it.
  *
- * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once
- * it is used. Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
+ * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). Swap above a new limit returns to
+ * memory once it is used. Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
  */
 export async function swapUseOf(
   files: CgroupFiles,
@@ -64,7 +64,7 @@ async function writableOf(node: Node, cgroup: CgroupPath, stat: MemoryStat, proc
 
 const anonymousOf = ({ activeAnon, inactiveAnon }: MemoryStat): number => activeAnon + inactiveAnon;
 
-/** Returns what descendants have moved to swap, and the cgroup's own: memory of ended containers, for example. */
+/** Returns the bytes that the cgroup (for example memory of ended containers) and its descendants can write to swap. */
 async function writableBelow(node: Node, cgroup: CgroupPath, stat: MemoryStat): Promise<number> {
   const { files } = node;
   let [own, below] = [anonymousOf(stat), 0];
@@ -76,7 +76,7 @@ async function writableBelow(node: Node, cgroup: CgroupPath, stat: MemoryStat): 
       own -= anonymousOf(held);
       if (free > 0) below += Math.min(free, await writableBelow(node, child, held));
     } catch (error) {
-      // A cgroup without the memory controller: its memory counts for the cgroup above.
+      // The cgroup has no memory controller: its memory counts for its parent.
       if (!isCgroupVanished(error) && !isFileMissing(error)) throw error;
     }
   }
@@ -100,8 +100,8 @@ function excessOf(node: Node, cgroup: CgroupPath): number {
 }
 
 /**
- * Returns how much of what is written to swap stays in memory, compressed by zswap. The pages that are there tell how
- * well the memory of the cgroup compresses; without any, nothing is known, and it counts as written to the device.
+ * Returns how many of the bytes written to swap stay in memory, compressed by zswap. The cgroup's present pages in
+ * zswap show how well its memory compresses. Without such pages, all bytes count as written to the device.
  * memory.zswap.max bounds it: further pages go to the device. Source: kernel cgroup-v2, memory.zswap.max and
  * memory.stat (zswap, zswapped).
  */
@@ -110,18 +110,18 @@ function staysCompressed(written: number, { zswap, zswapped }: MemoryStat, limit
   return Math.ceil(Math.min(written * Math.min(1, zswap / zswapped), Math.max(0, limit - zswap)));
 }
 
-/** Returns what pages in zswap free once they are used, as far as it is certain that the returning ones are there. */
+/** Returns the bytes of zswap that are freed when swap is used. Counts only pages that are certainly in zswap. */
 function freedOnReturn(returning: number, { zswap, zswapped }: MemoryStat, inSwap: () => number): number {
   if (zswapped === 0 || returning === 0) return 0;
   const onDevice = Math.max(0, inSwap() - zswapped);
   const freed = Math.floor(Math.min(1, Math.max(0, returning - onDevice) / zswapped) * zswap);
-  // Pages that compression does not make smaller take more than they give back.
+  // Incompressible pages use more memory than they free.
   return Math.min(freed, returning);
 }
 
 /**
  * Returns the free swap of one cgroup. From memory.swap.high on, the kernel delays the processes: it counts as the
- * limit. Without memory.zswap.writeback nothing reaches a swap device. Undefined without the files: at the root, or
+ * limit. If memory.zswap.writeback is off, nothing reaches a swap device. Undefined without the files: at the root, or
  * without swap accounting.
  */
 function freeSwapOf(node: Node, cgroup: CgroupPath): number | undefined {

@@ -30,7 +30,7 @@ interface Previous {
   readonly cgroup: CgroupPath;
   readonly asked: UnitWrite;
   readonly properties: ReadonlyMap<string, bigint>;
-  /** The values that only the files have. */
+  /** Values that are only in the cgroup's files, and that systemd overwrites. */
   readonly lost: readonly CgroupWrite[];
 }
 
@@ -63,7 +63,7 @@ export class DriverCgroupTree extends CgroupTree {
     try {
       return await this.#writeUnit(cgroup, step, { unit, ...asked });
     } catch (error) {
-      // Then systemd does not overwrite the file either, or the kernel does not have it.
+      // This systemd does not overwrite the file then. Or the kernel lacks the file, and the write reports that.
       if (isUnknownProperty(error)) return super.write(cgroup, step);
       throw error;
     }
@@ -96,7 +96,7 @@ export class DriverCgroupTree extends CgroupTree {
     }
   }
 
-  /** Writes the file. It has the value unless systemd rounded it, or did not report the kernel's rejection. */
+  /** Writes the file, in case systemd rounded the value or did not report that the kernel rejected it. */
   async #writeFile(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     try {
       return await super.write(cgroup, step);
@@ -124,9 +124,9 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   /**
-   * Returns the values in files that systemd overwrites and that only the files may have. They have to be written
-   * again. systemd writes the cpusets of a unit where the controller is enabled for it, as it is for the slice of a
-   * delegated scope, and clears those that it has no value for (systemd src/core/cgroup.c, cgroup_context_apply).
+   * Returns the values that systemd overwrites and that may be only in the files: the caller writes them again. systemd
+   * writes the cpusets of a unit if the controller is enabled for the unit, as for the slice of a delegated scope, and
+   * clears cpusets for which it has no value (systemd src/core/cgroup.c, cgroup_context_apply).
    */
   #overwrittenBySystemd(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
     const { cpuMax } = this.readLimitsNow(cgroup);

@@ -53,8 +53,8 @@ export function dbusObjectOf(unit: string): string {
  * Returns the cgroup file of a write and the matching properties. Undefined if systemd has none; then only the file
  * changes.
  *
- * memory.high, which the shim only lowers temporarily (reclaim/), deliberately changes in the file only: the unit keeps
- * its owner's value, and systemd restores it at its next write of the unit's properties, even if the shim has died.
+ * memory.high, which the shim lowers temporarily (memory-high.ts), changes in the file only: the unit keeps its owner's
+ * value, and systemd restores it when it next writes the unit's properties, even if the shim has died.
  */
 export function propertiesOf(step: CgroupWrite): { file: string; properties: readonly UnitProperty[] } | undefined {
   const { file } = step;

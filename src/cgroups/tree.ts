@@ -46,7 +46,7 @@ export interface Written {
   readonly found: string;
 }
 
-/** Result of a reclaim request; see {@link CgroupTree.reclaim}. */
+/** Result of a reclaim request. See {@link CgroupTree.reclaim}. */
 export type Reclaimed = 'all' | 'less' | 'unsupported';
 
 export interface CgroupReader {
@@ -56,7 +56,7 @@ export interface CgroupReader {
   readMemoryUse(cgroup: CgroupPath, swapAfter?: SwapLimits): Promise<MemoryUse>;
 }
 
-/** Applies writes: {@link CgroupTree} to files, DriverCgroupTree through systemd, the owner of units' cgroups. */
+/** Applies writes: {@link CgroupTree} to files, DriverCgroupTree through systemd, which owns the cgroups of units. */
 export interface CgroupWriter {
   write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written>;
 }
@@ -99,8 +99,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Whether a cgroup has a process, itself or in one below it (cgroup.events, `populated`). True if the kernel does not
-   * report. Throws `CgroupVanished` if the cgroup no longer exists.
+   * Whether a cgroup or one of its descendants has a process (cgroup.events, `populated`). True if the kernel does not
+   * report it. Throws `CgroupVanished` if the cgroup no longer exists.
    */
   isPopulated(cgroup: CgroupPath): boolean {
     return this.#optional(cgroup, 'cgroup.events', (text) => !/^populated 0$/m.test(text)) ?? true;
@@ -134,8 +134,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Reads a setting as the kernel prints it. Undefined if the kernel or the cgroup does not have the file. A cpuset
-   * that is not set is that of the cgroup above, which the kernel prints as effective.
+   * Reads a setting as the kernel prints it. Undefined if the kernel or the cgroup does not have the file. For an unset
+   * cpuset, returns the effective one, which the kernel inherits from the parent cgroup.
    */
   readSetting(cgroup: CgroupPath, key: string): string | undefined {
     const text = this.#optional(cgroup, key, (content) => content);
@@ -160,7 +160,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /**
    * Reads the memory usage. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists.
-   * @param swapAfter lower limits on swap that a change sets: the usage is that with these limits
+   * @param swapAfter swap limits that a change lowers; the usage is computed with these limits
    */
   async readMemoryUse(cgroup: CgroupPath, swapAfter?: SwapLimits): Promise<MemoryUse> {
     const held = parseMemoryStat(await this.#files.read(cgroup, 'memory.stat'));
@@ -253,9 +253,9 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Waits for cAdvisor to measure the cgroup. Watches cgroup.procs, which cAdvisor reads after all the figures
-   * (container/libcontainer/ handler.go, GetStats), and neither the shim nor containerd reads in the cgroup of a pod:
-   * from 2.3 on, containerd reads cpu.stat of each pod every second, from 2.4 on the memory files too
+   * Waits for cAdvisor to measure the cgroup. Watches cgroup.procs of a pod: cAdvisor reads it after all other files
+   * (container/libcontainer/handler.go, GetStats), and neither the shim nor containerd reads it. containerd 2.3 and
+   * later read cpu.stat of each pod every second, 2.4 and later also the memory files
    * (internal/cri/server/stats_collector.go). Rejects with CGROUP_UNAVAILABLE.
    */
   async watchMeasuring(cgroup: CgroupPath): Promise<ReadWatch> {
@@ -304,9 +304,7 @@ function settle<Value>(read: () => Value): Promise<Value> {
   return new Promise((resolve) => resolve(read()));
 }
 
-/** CPU and memory use of a cgroup, and how long its tasks wait for them. */
-
-/** Undefined: the kernel does not report. */
+/** CPU and memory use of a cgroup, and how long its tasks wait. Undefined fields: the kernel does not report them. */
 export interface CgroupLoad {
   /** Memory that cannot be reclaimed. */
   readonly unreclaimable: Bytes | undefined;
@@ -345,7 +343,7 @@ function stalledShare(text: string): number | undefined {
   return percent === undefined ? undefined : Number(percent);
 }
 
-/** Undefined if a kernel has no such file, or has it switched off (`psi=0`: EOPNOTSUPP). */
+/** Returns undefined if the kernel lacks the file or has it disabled (`psi=0`: EOPNOTSUPP). */
 async function known<Value>(reading: Promise<Value>): Promise<Value | undefined> {
   try {
     return await reading;

@@ -137,16 +137,16 @@ export const Exit = {
 } as const;
 export type Exit = (typeof Exit)[keyof typeof Exit];
 
-/** Names further than this from each other are not similar: edits, of at least three characters each. */
+/** Maximum number of edits between two similar names. Each name must have at least three characters per edit. */
 const MAX_EDITS = 2;
 
 /** Longer names are not compared: the time grows with the product of both lengths, and a caller may give any name. */
 const LONGEST = 64;
 
 /**
- * Returns the name that is most similar to the given one. Undefined if none is.
+ * Returns the name that is most similar to the given one. Undefined if no name is similar.
  * @param names the existing names
- * @param simplify returns what of a name is compared, such as the name in lower case
+ * @param simplify returns the form of a name that is compared, such as the name in lower case
  */
 export function nearest(
   given: string,

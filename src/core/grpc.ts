@@ -52,7 +52,7 @@ export class Metadata {
     return metadata;
   }
 
-  /** Adds what a header field carries. Returns false, and adds nothing, if gRPC allows no such name or value. */
+  /** Adds a header field. Returns false and adds nothing if gRPC does not allow the name or the value. */
   add(name: string, text: string): boolean {
     if (!NAME.test(name) || !TEXT.test(text)) return false;
     this.#fields.push([name, text]);
@@ -117,7 +117,7 @@ export function writeMessagePrefix(bytes: Buffer, offset: number, length: number
   bytes.writeUInt32BE(length, offset + 1);
 }
 
-/** The process of a client, as far as it is known. A hint for people: a process chooses its own name. */
+/** The process of a client, as far as known. Only informative: a process chooses its own name. */
 export interface ClientProcess {
   readonly pid: number;
   /** At most 15 characters; undefined if it cannot be read. */

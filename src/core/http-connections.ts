@@ -7,7 +7,7 @@ export interface MostConnections {
   readonly connectionMs: number;
 }
 
-/** The limits of connections, which a stream of updates has not: it has its own. */
+/** Connection limits. Exempt a stream of updates from them, because it has limits of its own. */
 export interface ConnectionLimits {
   readonly admit: (socket: Socket) => void;
   readonly release: (socket: Socket) => void;
@@ -16,8 +16,8 @@ export interface ConnectionLimits {
 }
 
 /**
- * Limits what connections cost. A new one ends the oldest if there are too many, and each ends after some seconds:
- * clients that send or read slowly shut nobody out.
+ * Limits the number and the duration of connections. When there are too many, a new connection closes the oldest one,
+ * and each ends after some seconds: slow clients cannot keep others out.
  */
 export function limitConnections(http: Server, { connections, connectionMs }: MostConnections): ConnectionLimits {
   const timers = new Map<Socket, NodeJS.Timeout>();
@@ -47,8 +47,8 @@ export function limitConnections(http: Server, { connections, connectionMs }: Mo
 }
 
 /**
- * Returns a function that ends the connection of a request if it is not the first one there. Requests that follow
- * without waiting for answers would otherwise all be answered in memory, before a client reads one byte.
+ * Returns a function that closes the connection of any request after the first. Otherwise pipelined requests would all
+ * be answered in memory before the client reads a byte.
  */
 export function oneRequestEach(): (request: IncomingMessage) => boolean {
   const used = new WeakSet<Socket>();

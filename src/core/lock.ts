@@ -28,8 +28,8 @@ export class KeyedLock {
   #before: (key: string) => Promise<void> | undefined = () => undefined;
 
   /**
-   * Calls `before` with the key when a lock is taken that was free; its actions wait for the promise, which must not
-   * reject. Undefined: nothing to wait for.
+   * Calls `before` with the key when a free lock is taken. The key's actions wait for the returned promise, which must
+   * not reject. Undefined: nothing to wait for.
    */
   beforeActions(before: (key: string) => Promise<void> | undefined): void {
     this.#before = before;

@@ -5,11 +5,11 @@ import { runInNewContext } from 'node:vm';
 import { errnoOf } from './errors.ts';
 import { MiB } from './quantities/sizes.ts';
 
-/** Milliseconds between two looks at the resident memory. */
+/** Interval between checks of the resident memory, in milliseconds. */
 export const CHECK_MS = 5_000;
-/** Bytes of resident memory above the least known from which memory is released. */
+/** Memory is released when the resident memory exceeds the lowest known value by this many bytes. */
 export const MARGIN = 16 * MiB;
-/** Bytes that resident memory grows by between two looks although no burst goes on. */
+/** Growth of the resident memory between two checks, in bytes, that does not count as a burst. */
 const NOISE = MiB;
 
 /** The system interface of {@link MemoryRelease}. */
@@ -27,12 +27,12 @@ export interface MemoryOptions {
 }
 
 /**
- * Returns the memory that the start or a burst of clients has taken, once it is over. By itself, V8 collects nothing in
- * an idle process, and glibc keeps free memory between pieces that are in use. Calls wait during a collection, of which
- * there is one after the start, and one after each burst.
+ * Returns memory to the kernel after the start and after bursts of calls. By itself, V8 collects nothing in an idle
+ * process, and glibc keeps free memory between pieces in use. Calls wait during a collection; there is one after the
+ * start and one after each burst.
  */
 export class MemoryRelease {
-  /** The least memory since the start was released. */
+  /** The lowest resident memory since the memory of the start was released. */
   #least: number | undefined;
   #last = -1;
   #isCollected = false;
@@ -40,7 +40,7 @@ export class MemoryRelease {
 
   constructor(private readonly options: MemoryOptions) {}
 
-  /** To be called regularly. Collects when memory does not grow any more, and trims at the next call. */
+  /** Checks the memory; call it regularly. Collects when memory no longer grows, and trims at the next call. */
   check(): void {
     if (this.#isCollected) {
       this.#isCollected = false;
@@ -52,7 +52,7 @@ export class MemoryRelease {
       return;
     }
     const rss = this.options.rss();
-    // Pages that are in use are mapped again by now: the least is with them.
+    // By now, pages in use are mapped again: the lowest value includes them.
     if (this.#isUnmapped) this.#least = this.#last = rss;
     this.#isUnmapped = false;
     const grows = rss > this.#last + NOISE;
@@ -91,7 +91,7 @@ export async function releaseMemory(): Promise<void> {
     trim: () => void trim(0),
     unmap: () => unmap(mappings, madvise),
   });
-  // Reading the resident memory needs a descriptor: without one, this look is left out.
+  // Reading the resident memory needs a descriptor: a check without one is skipped.
   const look = (): void => {
     try {
       release.check();
@@ -120,19 +120,17 @@ export const programMappings = async (): Promise<readonly Mapping[]> =>
   unchangedMappings(await readFile('/proc/self/smaps', 'utf8'), process.execPath);
 
 /**
- * Unmaps all pages of these mappings. They stay in the page cache, and are mapped again when they are used, so that the
- * resident memory is what is in use: of Node's program, the start touches twice as many pages as the process needs
- * later. Takes 2 ms.
+ * Unmaps all pages of these mappings. They stay in the page cache and are mapped again on use, so the resident memory
+ * contains only pages in use. The start touches twice as many pages of Node's program as are needed later. Takes 2 ms.
  */
 export function unmap(mappings: readonly Mapping[], madvise: Madvise): void {
   for (const { start, length } of mappings) madvise(start, length, MADV_DONTNEED);
 }
 
 /**
- * Returns the mappings of a file, in proc_pid_smaps(5), that are read-only and have no page that differs from the file,
- * neither in memory nor in swap. Others must not be unmapped: their changes would be lost, such as the relocations of
- * the dynamic loader, which are read-only after the start. Linkers put these behind the code, so nothing behind it that
- * is not code is returned.
+ * Returns the read-only mappings of a file, in proc_pid_smaps(5), whose pages are all unchanged, in memory and in swap.
+ * Unmapping any other mapping would lose changes, such as the dynamic loader's relocations, which are read-only after
+ * the start. Linkers put relocations behind the code, so only code is returned from there on.
  */
 export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
   let isBehindCode = false;
@@ -177,9 +175,9 @@ function collectAll(): void {
 }
 
 /**
- * Collects all garbage in several collections, returns free pages to the kernel, and collects the compiled code of all
- * functions that are not running: V8 compiles a function again when it is called. By itself it only does so with what
- * six collections have not seen running.
+ * Collects all garbage in several collections, returns free pages to the kernel, and discards the compiled code of all
+ * functions that are not running: V8 compiles them again when they are called. By default V8 discards only code that
+ * did not run during six collections.
  */
 function collectCode(): void {
   setFlagsFromString('--bytecode-old-age=1');
@@ -197,9 +195,9 @@ const COLLECT_AFTER = 8 * MiB;
 let used = 0;
 
 /**
- * Counts bytes of a new buffer that is soon garbage. For V8 a buffer of any size is a small object: by itself it
- * collects them when 64 MB wait. A collection of the young generation takes about 1 ms, and a busy kubelet causes one
- * in several minutes.
+ * Counts the bytes of a new short-lived buffer. V8 treats a buffer of any size as a small object, and by itself
+ * collects such buffers at 64 MB. Collecting the young generation takes about 1 ms; a busy kubelet causes one
+ * collection in several minutes.
  */
 export function bufferUsed(bytes: number): void {
   used += bytes;

@@ -44,8 +44,8 @@ interface Running<Result> {
 }
 
 /**
- * A value that is loaded for its first use. Concurrent uses share one load. After a load that fails, the next use loads
- * again; Node remembers the error of a module that fails while it is evaluated.
+ * A value that is loaded on first use. Concurrent uses share one load. After a failed load, the next use tries again.
+ * (Node remembers the error of a module that fails during its evaluation.)
  */
 export class Lazy<Value> {
   #loading: Promise<Value> | undefined;
@@ -58,7 +58,7 @@ export class Lazy<Value> {
     try {
       return await loading;
     } catch (error) {
-      // Others that waited for the same load may have started the next one.
+      // Another caller that waited for the same load may have started the next one.
       if (this.#loading === loading) this.#loading = undefined;
       throw error;
     }

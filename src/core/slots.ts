@@ -50,9 +50,9 @@ export class Slots {
 }
 
 /**
- * Runs actions in order of arrival, a few at a time. Of many that arrive at once, the first reach what they wait for (a
- * runtime, a disk) at once, and not only when all have used the processor. Each counts for a limited time: those that
- * hang delay others, and do not stop them.
+ * Runs actions in order of arrival, a few at a time. When many arrive at once, the first ones start to wait for their
+ * runtime or disk before the others use the processor. Each counts for a limited time, so a hanging action delays
+ * others but does not block them.
  */
 export class PacedActions {
   #counted = 0;

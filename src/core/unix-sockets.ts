@@ -3,7 +3,7 @@ interface UnixSocket {
   readonly flags: number;
   readonly type: number;
   readonly state: number;
-  /** 0 for a connection that nobody has accepted yet. */
+  /** The inode; 0 for a connection that waits to be accepted. */
   readonly inode: string;
   /** Empty for an unnamed socket, such as a client's. An accepted socket has the path of the listening one. */
   readonly path: string;
@@ -15,10 +15,10 @@ export const SS_CONNECTED = 3;
 /** The flag of a socket that listens. */
 export const SO_ACCEPTCON = 1 << 16;
 
-/** Address, references, protocol, flags, type, state, inode, path. */
+/** Matches the fields of a line: address, references, protocol, flags, type, state, inode, path. */
 const LINE = /^\S+ [\da-f]+ [\da-f]+ ([\da-f]+) ([\da-f]+) ([\da-f]+) +(\d+)(?: (.*))?$/i;
 
-/** Parses /proc/net/unix. Lines of another form, such as the first one, are left out. */
+/** Parses /proc/net/unix. Skips lines in another format, such as the heading. */
 export function unixSockets(table: string): readonly UnixSocket[] {
   return table.split('\n').flatMap((line): UnixSocket[] => {
     const [, flags = '', type = '', state = '', inode, path = ''] = LINE.exec(line) ?? [];

@@ -44,7 +44,7 @@ export async function watchKubernetes(
   return watch;
 }
 
-/** The names of the pods of this node, by which objects of the API server are compared with them. */
+/** Returns the names of this node's pods, with which objects of the API server are compared. */
 const namesIn = (registry: Registry): Pick<KubernetesOptions['pods'], 'named' | 'isStatic'> => ({
   named: (uid) =>
     registry.pods

@@ -116,7 +116,7 @@ const monitored = ({
   endpoint: () => drift.state,
 });
 
-/** The text for `systemctl status`. Does not ask for readiness: that waits for the journal, whose disk may hang. */
+/** Returns the text for `systemctl status`. Omits readiness, which would wait for the journal, whose disk may hang. */
 const statusText = (path: string, passThrough: string | undefined): string =>
   passThrough === undefined ? `serving ${path}` : `serving ${path}, ${passThrough}`;
 

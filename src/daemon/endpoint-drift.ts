@@ -19,7 +19,7 @@ export interface EndpointDriftOptions {
   readonly log: Log;
 }
 
-/** When the first look begins, in ms. kubelet and the runtime's clients connect once there is a socket. */
+/** Delay of the first check, in ms: kubelet and other clients connect as soon as the socket exists. */
 const FIRST_LOOK_MS = 500;
 
 /**

@@ -28,7 +28,7 @@ export interface PodResizes {
   restore(): Promise<void>;
   /** Continues the resizes of pods whose records could be read only after {@link restore}. */
   restoreLate(podUids: ReadonlySet<string>): Promise<void>;
-  /** Starts no further resizes, and waits for running ones, at most `graceMs`. The journal keeps the rest. */
+  /** Starts no further resizes, and waits at most `graceMs` for running ones. Unfinished ones stay in the journal. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -92,7 +92,7 @@ export function createPodResizes(node: Node, decreaseReclaimer: DecreaseReclaime
       return resizes.restore(exists);
     },
     async restoreLate(podUids) {
-      // Otherwise the first restore includes them.
+      // Before the first restore nothing is needed: that restore includes these records.
       if (!isRestored) return;
       const records = (await store.restore()).filter(({ podUid }) => podUids.has(podUid));
       await resizes.restore(exists, { restore: () => Promise.resolve(records) });

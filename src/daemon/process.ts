@@ -1,4 +1,4 @@
-/** How the process is stopped and ends, and the size of its heap. */
+/** Stop signals and exit of the process, and its heap size. */
 import { constants } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
 import { releaseMemory } from '../core/index.ts';
@@ -15,7 +15,7 @@ export const failedWith = (exitCode: number): ProcessEnd => ({ exitCode, signal:
 
 /** How long the end waits for threads that read or write, in milliseconds. */
 const THREADS_MS = 3000;
-/** Node has no event for a thread that becomes free. */
+/** Interval between checks for busy threads: Node has no event for a thread that becomes free. */
 const POLL_MS = 10;
 
 /** The work of threads of libuv's pool: file operations and name lookups. */
@@ -29,9 +29,9 @@ export async function endProcess(end: ProcessEnd): Promise<never> {
 }
 
 /**
- * Ends the process immediately. process.exit() waits for each thread of libuv's pool, without limit: if one hangs, for
- * example in an fsync of a broken disk, the process would stay and keep the unit from serving. Only a signal ends it
- * then.
+ * Ends the process immediately. process.exit() waits for each thread of libuv's pool without limit. If a thread hangs,
+ * for example in an fsync of a broken disk, the process would not exit and would keep the unit from serving. Only a
+ * signal ends it.
  */
 export function endProcessNow(end: ProcessEnd): never {
   if (isThreadBusy()) endBySignal(end);
@@ -78,7 +78,7 @@ export function stopSignal(): Promise<StopSignal> {
 export async function useLittleMemory(): Promise<void> {
   setFlagsFromString('--semi-space-growth-factor=1');
   setFlagsFromString('--heap-growing-percent=20');
-  // For so small a young generation, waking parallel threads takes longer than the collection itself.
+  // For such a small young generation, waking parallel threads takes longer than the collection itself.
   setFlagsFromString('--no-parallel-scavenge');
   await releaseMemory();
 }

@@ -39,10 +39,10 @@ export interface ResizeCore {
   closeJournal(): Promise<void>;
 }
 
-/** How long the end of the shim waits for the journal, in milliseconds. */
+/** Maximum time that the shutdown waits for the journal, in milliseconds. */
 const JOURNAL_CLOSE_MS = 1000;
 
-/** Creates the node and what acts on its pods, then connects them. */
+/** Creates the node and the components that act on its pods, then connects them. */
 export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const backendDriver = new BackendCgroupDriver(backend);
@@ -108,12 +108,12 @@ const storeIn = (journal: PodJournal): ResizeStore => ({
   },
 });
 
-/** The node and its pods as in the API server. Until it is watched, nothing is known. */
+/** The node and its pods from the API server. Unknown until they are watched. */
 export class ApiServer implements PodSpecs, NodeAllocatable {
   #specs: PodSpecs = noPodSpecs;
   #allocatable: NodeAllocatable = noNodeAllocatable;
 
-  /** Uses what a watch knows from now on. */
+  /** Uses the data of a watch from now on. */
   watched({ specs, allocatable }: { readonly specs: PodSpecs; readonly allocatable: NodeAllocatable }): void {
     this.#specs = specs;
     this.#allocatable = allocatable;

@@ -12,7 +12,7 @@ import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/
 import { watchKubernetes } from './annotations.ts';
 import type { ResizeCore } from './resize-core.ts';
 
-/** When the bypass has served, in milliseconds since the epoch. */
+/** Start and end of a bypass, in milliseconds since the epoch. */
 type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
 
 /** Sources of pod resizes other than the CRI: resize API, earlier deferred requests, Kubernetes annotations. */

@@ -35,7 +35,7 @@ import type { PodResizes } from './pod-resizes.ts';
 import { createResizeCore, type ResizeCore } from './resize-core.ts';
 import { ResizeRequests } from './resize-requests.ts';
 
-/** Everything that acts on resizes. */
+/** All components that act on resizes. */
 export interface Resizing {
   readonly interceptors: Interceptors;
   /** The handlers of the local gRPC server. */
@@ -52,7 +52,7 @@ export interface Resizing {
   overview(signal?: AbortSignal): Promise<Overview>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   watchResizes(onResize: () => void): () => void;
-  /** Lets calls through that wait for memory to be reclaimed: they do not delay the end of the process. */
+  /** Stops waiting for memory reclaim before forwarding calls, so that these calls do not delay the shutdown. */
   letCallsThrough(): void;
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
@@ -65,8 +65,8 @@ export interface Resizing {
 }
 
 /**
- * Intercepts nothing. Closes connections to a resize API socket that systemd opened, and restores what an earlier shim
- * that was killed has lowered for a time.
+ * Returns a component that intercepts nothing. It closes connections to a resize API socket that systemd opened, and
+ * restores memory limits that a killed shim had lowered temporarily.
  */
 export function noResizing(
   config: Pick<Config, 'stateFolder' | 'cgroupRoot'>,
@@ -95,14 +95,14 @@ export function noResizing(
   };
 }
 
-/** Never rejects. Ends also on a disk that hangs: the journal limits each wait. */
+/** Restores temporarily lowered limits. Never rejects. Also ends on a hanging disk: the journal limits each wait. */
 async function restoreHighs({ stateFolder, cgroupRoot }: Parameters<typeof noResizing>[0], log: Log): Promise<void> {
   const journal = await Journal.open(stateFolder, { log });
   await restoreLeftHighs(new CgroupTree(cgroupRoot), log, await journal.load());
   await journal.close();
 }
 
-/** The parts of the daemon that {@link createResizing} uses. */
+/** The parts of the daemon that {@link createResizing} and {@link noResizing} use. */
 export interface Outside {
   /** The socket of the resize API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
@@ -151,7 +151,7 @@ export function createResizing(
     withChecks(await readinessOf(node), [...requests.optionalChecks(), endpointCheck()]);
   const interceptors = createInterceptors(node, decreaseReclaimer, { version, readiness, connections });
   const recovery = new Recovery(() => recover(node), systemClock);
-  // Many views of the status page cost no more than one.
+  // Shared, so that many views of the status page cost no more than one.
   const overview = new SharedCall((signal) => overviewOf(node, podResizes.pods, signal));
   journal.onUnfinished(() => recovery.retry());
   journal.onLate(lateRecords(recovery, podResizes, log));
@@ -194,7 +194,7 @@ const withChecks = (
 const lateRecords =
   (recovery: Recovery, podResizes: PodResizes, log: Log) =>
   (pods: readonly { readonly podUid: string }[]): void => {
-    // Once for all of them: each record comes as soon as it is read.
+    // Called once per batch: recovery covers all late records.
     recovery.retry();
     podResizes.restoreLate(new Set(pods.map(({ podUid }) => podUid))).catch((error: unknown) => {
       log.error({ error: messageOf(error) }, 'deferred resizes of late records not restored');
@@ -207,7 +207,7 @@ function watchResizes({ resizes }: PodResizes, onResize: () => void, log: Log): 
     const read = async (): Promise<void> => {
       for await (const { resize } of watch) if (resize !== '') onResize();
     };
-    // It ends with the shim.
+    // The watch ends with the shim.
     read().catch((error: unknown) => log.debug({ error: messageOf(error) }, 'watch of the status page ended'));
     return () => watch.end();
   } catch (error) {

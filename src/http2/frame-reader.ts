@@ -7,7 +7,7 @@ const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 /** The cost of a HEADERS frame of a client, if another frame costs 1: it opens a call. */
 export const HEADERS_COST = 16;
 
-/** The cost of the frames of one chunk at a time: one each, except for HEADERS. */
+/** Maximum total cost of the frames of a chunk per turn, and the cost of a HEADERS frame. Other frames cost 1. */
 export interface TurnCosts {
   readonly turn: number;
   readonly headers: number;
@@ -42,7 +42,7 @@ export class FrameReader {
     private readonly costs: TurnCosts = { turn: Infinity, headers: 1 },
   ) {}
 
-  /** @throws ConnectionError when a frame is too long, and what the handler throws */
+  /** Reads a chunk. @throws ConnectionError when a frame is too long, and errors of the handler */
   push(chunk: Buffer): void {
     if (this.#stopped) this.#rest.push(Buffer.from(chunk));
     else this.#read(chunk, (rest) => Buffer.from(rest));
@@ -58,7 +58,7 @@ export class FrameReader {
     this.#stopped = true;
   }
 
-  /** Continues after {@link stop} or a pause with what has arrived since. */
+  /** Continues after {@link stop} or a pause with the bytes that have arrived since. */
   resume(): void {
     this.#stopped = false;
     this.#paused = false;
@@ -74,7 +74,7 @@ export class FrameReader {
     return this.#stopped;
   }
 
-  /** Whether frames wait because those before them have cost too much for one turn of the event loop. */
+  /** Whether frames wait because the previous ones used up the cost of one turn of the event loop. */
   get paused(): boolean {
     return this.#paused;
   }

@@ -11,7 +11,7 @@ export const Setting = {
   MAX_HEADER_LIST_SIZE: 6,
 } as const;
 
-/** One SETTINGS frame: its values in order, and those that the proxy acts on. */
+/** One SETTINGS frame: its values in order, and the values that the proxy uses. */
 export interface Settings extends PendingSettings {
   readonly all: readonly (readonly [id: number, value: number])[];
 }
@@ -22,7 +22,7 @@ export interface PendingSettings {
   readonly maxFrameSize: number | undefined;
 }
 
-/** Returns what is remembered of SETTINGS until they are acknowledged. */
+/** Returns the part of SETTINGS that is stored until they are acknowledged. */
 export const pendingSettings = ({ initialWindow, maxFrameSize }: Settings): PendingSettings => ({
   initialWindow,
   maxFrameSize,
@@ -84,10 +84,9 @@ export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [
 ];
 
 /**
- * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of
- * its own table applies, which is the default, and not the backend's. The number of streams is at most the proxy's own
- * limit.
- * @param first whether this is the backend's first SETTINGS frame, which always has the number of streams
+ * Returns the backend's SETTINGS for the client. The proxy decodes the client's header blocks, so the default size of
+ * the proxy's own table applies instead of the backend's. Limits the number of streams to the proxy's limit.
+ * @param first whether this is the backend's first SETTINGS frame, which always gets the number of streams
  */
 export function settingsForClient(settings: Settings, streamLimit: number, first: boolean): Buffer {
   const passed = settings.all

@@ -8,12 +8,12 @@ export type ReadResult =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'unreadable'; readonly why: string };
 
-/** Maximum size in bytes: fifty times the checkpoint of a node with 110 pods. */
+/** Maximum file size in bytes: fifty times the checkpoint of a node with 110 pods. */
 const LARGEST = 16 * MiB;
 /**
  * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata.
- * So a file is read again the next time unless its metadata has been the same for this time, in milliseconds. Its own
- * times are no measure: the system's time may have changed since.
+ * So a file is read again unless its metadata has been the same for this time, in milliseconds. The file's own
+ * timestamps are not used, because the system time may have changed.
  */
 const YOUNG_MS = 100;
 
@@ -21,7 +21,7 @@ const YOUNG_MS = 100;
 export class CheckpointFile {
   /** Metadata of the last read; undefined if the next call has to read the file in any case. */
   #seen: string | undefined;
-  /** Metadata of the last read, and when a read has found it first. */
+  /** Metadata of the last read, and when a read first found this metadata. */
   #found: { readonly metadata: string; readonly at: number } | undefined;
   #content: Buffer | undefined;
   /** Why the last read failed. */
@@ -30,13 +30,12 @@ export class CheckpointFile {
   constructor(private readonly path: string) {}
 
   /**
-   * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once,
-   * until it changes. Never throws.
+   * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports the same
+   * fault only once. Never throws.
    */
   result(): ReadResult {
     try {
-      // One system call for what is usual: the file has not changed. Without an exception where kubelet does not write
-      // it.
+      // One system call in the usual case, an unchanged file. Does not throw if kubelet does not write the file.
       const named = statSync(this.path, { bigint: true, throwIfNoEntry: false });
       if (named === undefined) return this.#failed({ isAbsent: true, why: '' });
       if (metadataOf(named) === this.#seen) return { kind: 'unchanged' };

@@ -2,7 +2,7 @@ import { type Bytes, bytes, messageOf, parseMilli, parseQuantity } from '../core
 
 /**
  * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state/checkpoint.go):
- * `allocated_pods_state` has what kubelet has admitted (pkg/kubelet/allocation/allocation_manager.go), and
+ * `allocated_pods_state` contains what kubelet has admitted (pkg/kubelet/allocation/allocation_manager.go), and
  * `actuated_pods_state` what it has applied (pkg/kubelet/kuberuntime/kuberuntime_manager.go). Both are internal to
  * kubelet and may change with any release, so unknown parts are skipped at every level. The checksum is not verified:
  * the files are replaced atomically, and its algorithm is not documented.
@@ -10,7 +10,7 @@ import { type Bytes, bytes, messageOf, parseMilli, parseQuantity } from '../core
 export interface Checkpoint {
   /** By pod uid. */
   readonly pods: ReadonlyMap<string, PodEntry>;
-  /** The number of entries, and of values in entries, with an unknown shape. They are left out. */
+  /** The number of entries, and of values in entries, with an unknown shape. These are omitted. */
   readonly unrecognized: number;
 }
 
@@ -23,9 +23,9 @@ export interface PodEntry {
   readonly containers: ReadonlyMap<string, EntryLimits>;
   /** The pod-level limits, if the pod has any. */
   readonly pod: EntryLimits | undefined;
-  /** The requests, as far as they are understood. Absent: not known. */
+  /** The requests that were understood. Absent: not known. */
   readonly requests?: EntryRequests;
-  /** Whether no part was left out: only then the sum of the limits is known. */
+  /** Whether no part was omitted. Only then is the sum of the limits known. */
   readonly isComplete: boolean;
 }
 
@@ -139,7 +139,7 @@ class Reading {
     };
   }
 
-  /** Returns undefined if any limit has an unknown shape: then nothing is known of the container. */
+  /** Returns undefined if any limit has an unknown shape: the container then counts as unknown. */
   #limitsOf(value: unknown): EntryLimits | undefined {
     const resources = asObject(value);
     if (resources === undefined) {

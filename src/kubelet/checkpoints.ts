@@ -5,13 +5,13 @@ import { CheckpointFile } from './checkpoint-file.ts';
 import { FolderWatch } from './folder-watch.ts';
 import { WorkBudget } from './work-budget.ts';
 
-/** kubelet's checkpointed limits of its pods. Without checkpoints nothing is known. */
+/** The limits of pods in kubelet's checkpoints. Empty without checkpoints. */
 export interface KubeletState {
   /** Reads the checkpoints if they changed: kubelet writes them right before it makes CRI calls. */
   refresh(): void;
   /**
-   * Reads the checkpoints like {@link refresh}. Where they may have changed and reading has to wait, returns a promise
-   * that resolves after the next read; it never rejects.
+   * Reads the checkpoints like {@link refresh}. If they may have changed and reading has to wait, returns a promise
+   * that resolves after the next read and never rejects.
    */
   refreshed(): Promise<void> | undefined;
   /** Returns the limits that kubelet has admitted for a pod. */
@@ -19,13 +19,13 @@ export interface KubeletState {
   /** Returns the limits that kubelet has applied to a pod. */
   actuated(podUid: string): PodEntry | undefined;
   /**
-   * Returns what kubelet has admitted for all pods, by uid. While the checkpoint cannot be read, the entries that were
-   * read last: what kubelet has given to pods is not free then.
+   * Returns the limits that kubelet has admitted for all pods, by uid. While the checkpoint cannot be read, returns the
+   * entries read last: resources that kubelet has given to pods do not count as free then.
    */
   allocatedPods(): ReadonlyMap<string, PodEntry>;
 }
 
-/** The state with `--foresight=false`: nothing is known. */
+/** The empty state, used with `--foresight=false`. */
 export const noKubeletState: KubeletState = {
   refresh: () => undefined,
   refreshed: () => undefined,
@@ -44,7 +44,7 @@ export interface KubeletFilesOptions {
 const NAMES = ['allocated_pods_state', 'actuated_pods_state'] as const;
 type Name = (typeof NAMES)[number];
 
-/** Minimum time between two reads that changes of the files trigger, in milliseconds. */
+/** Minimum time between two reads triggered by file changes, in milliseconds. */
 const GAP_MS = 50;
 
 interface OneFile {
@@ -53,7 +53,7 @@ interface OneFile {
   pods: Checkpoint['pods'];
   /** The pods that were read last. None when the file is absent. */
   lastPods: Checkpoint['pods'];
-  /** As {@link Checkpoint}; undefined if the file is not a checkpoint. */
+  /** See {@link Checkpoint}. Undefined if the file is not a checkpoint. */
   unrecognized: number | undefined;
   isFaulty: boolean;
   exists: boolean;
@@ -69,12 +69,12 @@ export class KubeletFiles implements KubeletState {
   readonly #watch: FolderWatch;
   readonly #budget: WorkBudget;
   #stopTimer: (() => void) | undefined;
-  /** Stops the rest of a look that has begun. */
+  /** Cancels the remaining steps of a read in progress. */
   #stopLook: (() => void) | undefined;
   #isClosed = false;
   /** Called after the next read. */
   readonly #waiting: (() => void)[] = [];
-  /** A change was read that the listener has not been called for yet. */
+  /** Whether a change was read that the listener has not been called for yet. */
   #isNew = false;
   #onChange: () => void = () => undefined;
 
@@ -161,7 +161,7 @@ export class KubeletFiles implements KubeletState {
     return read;
   }
 
-  /** Reports what was read, which does not wait until the next read is allowed. */
+  /** Schedules a call of the listener. A change that was read does not wait until the next read is allowed. */
   #reportSoon(): void {
     if (this.#isClosed) return;
     this.#stopTimer?.();
@@ -181,7 +181,7 @@ export class KubeletFiles implements KubeletState {
     this.#stopLook?.();
     this.#stopLook = undefined;
     if (this.#isClosed) return;
-    // A call may have used up the time for reading since this was scheduled.
+    // A CRI call may have used up the time budget since this was scheduled.
     if (this.#budget.waitAt(this.options.clock.now()) > 0) {
       this.#later(0);
       this.#report();
@@ -193,8 +193,8 @@ export class KubeletFiles implements KubeletState {
   }
 
   /**
-   * Reads the files one by one, each that has changed in a turn of its own, and then reports: on a node with many pods,
-   * a file takes milliseconds.
+   * Reads the files one by one, each changed file in its own turn of the event loop, and then reports: on a node with
+   * many pods, a file takes milliseconds.
    */
   #readFrom(first: number): void {
     this.#stopLook = undefined;
@@ -255,7 +255,7 @@ export class KubeletFiles implements KubeletState {
     return true;
   }
 
-  /** Parses a file. Once kubelet has applied all it admitted, both have one content, which is parsed once. */
+  /** Parses a file. Once kubelet has applied everything it admitted, both files are equal and are parsed only once. */
   #parsed(one: OneFile, text: string): ReturnType<typeof readCheckpoint> {
     const twin = NAMES.map((name) => this.#files[name]).find(
       ({ file }) => file !== one.file && file.isSameAs(one.file),
@@ -276,8 +276,8 @@ export class KubeletFiles implements KubeletState {
 }
 
 /**
- * Returns the pods as read, with the earlier entry of each pod whose entry is equal: kubelet writes all pods when one
- * changes, and what is known of an entry remains valid for the others.
+ * Returns the pods as read, but reuses the earlier entry object of each pod whose entry is equal: kubelet writes all
+ * pods when one changes, and data derived from the other entries stays valid.
  */
 const withEqualEntries = (before: Checkpoint['pods'], read: Checkpoint['pods']): Checkpoint['pods'] =>
   new Map(

@@ -2,7 +2,7 @@ import { type FSWatcher, type Stats, statSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { type Clock, errnoOf } from '../core/index.ts';
 
-/** Pauses before a folder is watched again, in milliseconds: the first one, and the longest. */
+/** Delays before the next attempt to watch a folder, in milliseconds: the first one, and the longest. */
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 60_000;
 
@@ -19,11 +19,11 @@ export interface FolderWatchOptions {
 }
 
 /**
- * Reports the next change of some files in a folder, once: a thousand changes cost no more than one until the watch is
- * armed again. The folder may be created later, removed and replaced: while it does not exist, its nearest existing
+ * Reports only the first change of some files in a folder until the watch is armed again, so that many changes cost no
+ * more than one. The folder may be created later, removed and replaced: while it does not exist, its nearest existing
  * parent is watched.
  *
- * A folder that cannot be watched is tried again, for good: inotify has limits for all processes of a user (ENOSPC,
+ * A folder that cannot be watched is retried indefinitely: inotify has limits for all processes of a user (ENOSPC,
  * EMFILE), which others may use up for a while. The pauses grow until the watch has reported a change.
  */
 export class FolderWatch {
@@ -40,8 +40,8 @@ export class FolderWatch {
   }
 
   /**
-   * Starts to watch for the next change. A caller that reads the files after this call misses no change. After a fault
-   * the next attempt comes by itself.
+   * Starts to watch for the next change. A caller that reads the files after this call misses no change. After a fault,
+   * retries automatically.
    */
   arm(): void {
     if (this.#stopTimer !== undefined) return;
@@ -95,7 +95,7 @@ export class FolderWatch {
         this.#watchFolder(nearest);
         watched = nearest.folder;
       } catch (error) {
-        // Removed in between: the loop continues with the nearest parent.
+        // The folder was removed in between: the loop continues with the nearest parent.
         if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') throw error;
       }
       // inotify does not report changes before the watch began, so the nearest folder is looked up again.

@@ -21,10 +21,10 @@ export type MilliCpu = number;
 const MILLI_CPU_PER_CPU = 1000;
 const SHARES_PER_CPU = 1024;
 
-/** Returns the quota of a CPU's thousandths per `period` (microseconds). Not rounded, no kernel minimum. */
+/** Returns the quota for milliCPU per `period` (microseconds). Not rounded, without the kernel's minimum. */
 export const exactQuota = (milliCpu: MilliCpu, period: number): number => (milliCpu * period) / MILLI_CPU_PER_CPU;
 
-/** Returns the thousandths of a CPU of a quota per `period`. Not rounded. */
+/** Returns the milliCPU of a quota per `period`. Not rounded. */
 export const exactMilliCpu = (quota: number, period: number): MilliCpu => (quota * MILLI_CPU_PER_CPU) / period;
 
 /** QuotaToMilliCPU in kubelet pkg/kubelet/cm/helpers_linux.go: rounds down. */
@@ -54,8 +54,8 @@ export const cpuWeightToShares = (weight: CpuWeight): number =>
 
 /**
  * The pod limit for CPU is the limit of the containers plus the pod overhead (kubelet pkg/kubelet/cm/helpers_linux.go,
- * ResourceConfigForPod, and k8s.io/component-helpers resource/helpers.go, PodLimits). Returns what the overhead adds to
- * a quota with this period, in microseconds, rounded up.
+ * ResourceConfigForPod, and k8s.io/component-helpers resource/helpers.go, PodLimits). Returns the quota that the
+ * overhead adds for this period, in microseconds, rounded up.
  */
 export const overheadQuota = (
   overhead: { readonly quota: Microseconds; readonly period: Microseconds },

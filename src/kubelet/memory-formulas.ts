@@ -16,8 +16,8 @@ export interface MemoryAmounts {
 }
 
 /**
- * Returns the memory.high that kubelet sets: the request and this part of what is between request and limit, in whole
- * pages. Undefined where kubelet sets none: for a request equal to the limit, and where the result is not above the
+ * Returns the memory.high that kubelet sets: the request plus this fraction of the difference between limit and
+ * request, in whole pages. Undefined if kubelet sets none: the request equals the limit, or the result is not above the
  * request.
  */
 export function memoryHighOf({ request, limit }: MemoryAmounts, factor: number, pageSize: Bytes): Bytes | undefined {
@@ -27,8 +27,8 @@ export function memoryHighOf({ request, limit }: MemoryAmounts, factor: number, 
 }
 
 /**
- * Returns the factor of at most two decimals with which kubelet sets this memory.high: the default one, or the only
- * other one. Undefined when there is none, or several.
+ * Returns the throttling factor, with at most two decimals, for which kubelet sets this memory.high: the default
+ * factor, or the only other match. Undefined if no factor or several other factors match.
  */
 export function throttlingFactorOf(high: Bytes, amounts: MemoryAmounts, pageSize: Bytes): number | undefined {
   const leadsToHigh = (factor: number): boolean => memoryHighOf(amounts, factor, pageSize) === high;
@@ -53,9 +53,9 @@ export interface SwapAmounts {
 
 /**
  * Returns the memory.swap.max that kubelet sets with a resize: in proportion to the request (request / memory of the
- * node * swap of the node), and 0 if request and limit are equal or both absent. The QoS class, which counts too, does
- * not change with a resize. 0 if the present value is not kubelet's, and where a request is not known: a decrease must
- * not depend on swap that may be taken.
+ * node * swap of the node), and 0 if request and limit are equal or both absent. The formula also depends on the QoS
+ * class, which a resize does not change. Also returns 0 if the present value is not kubelet's, or if a request is not
+ * known: a decrease must not depend on swap that may be unavailable.
  *
  * @param now the present memory.swap.max. kubelet sets a size; without one, the runtime sets 0 with a memory limit
  * @param before the request that the present value is derived from; undefined if it is not known

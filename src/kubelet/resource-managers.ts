@@ -5,18 +5,18 @@ import { CheckpointFile } from './checkpoint-file.ts';
 
 /** The assignments of kubelet's static CPU and memory managers. */
 export interface ResourceManagers {
-  /** Returns the list of the CPUs that a container, or its pod, has for itself. Undefined if it shares its CPUs. */
+  /** Returns the list of CPUs exclusive to a container or its pod. Undefined if the container shares its CPUs. */
   exclusiveCpus(podUid: string, container: string): string | undefined;
   /** Returns the list of the NUMA nodes that a container's memory is pinned to. Undefined if it is not. */
   memoryNodes(podUid: string, container: string): string | undefined;
 }
 
-/** Without kubelet's state nothing is assigned. */
+/** The empty state, used without kubelet's state files. */
 export const noResourceManagers: ResourceManagers = { exclusiveCpus: () => undefined, memoryNodes: () => undefined };
 
 /**
- * The state files of the managers, read when they are asked for and have changed. kubelet replaces them atomically. An
- * unreadable file counts as missing.
+ * The state files of the managers. A file is read on demand if it has changed. kubelet replaces the files atomically.
+ * An unreadable file counts as missing.
  */
 export class ManagerFiles implements ResourceManagers {
   readonly #cpu: StateFile<CpuAssignments>;
@@ -77,7 +77,7 @@ class StateFile<Content extends { readonly fault?: string }> {
  * kubelet, options of unknown shape are skipped and the checksums are not verified.
  */
 interface ManagerState {
-  /** The entries that were not understood. Absent: none. */
+  /** Describes the entries that were not understood. Absent: none. */
   readonly fault?: string;
 }
 
@@ -91,20 +91,20 @@ interface MemoryAssignments extends ManagerState {
   of(podUid: string, container: string): string | undefined;
 }
 
-/** Parses `cpu_manager_state`. Returns what is wrong with a file that is none. Never throws. */
+/** Parses `cpu_manager_state`. Returns a description of the fault if the content is invalid. Never throws. */
 export const readCpuState = (text: string): CpuAssignments | string => readState(text, 'static', cpus);
 
-/** Parses `memory_manager_state`. Returns what is wrong with a file that is none. Never throws. */
+/** Parses `memory_manager_state`. Returns a description of the fault if the content is invalid. Never throws. */
 export const readMemoryState = (text: string): MemoryAssignments | string => readState(text, 'Static', nodes);
 
 type Assignments = CpuAssignments & MemoryAssignments;
 
-/** How a manager writes down what it has assigned. */
+/** The format of a manager's assignments. */
 interface Form {
-  /** The property that has the assignment of a pod. That of a container has no object around it. */
+  /** The property that contains a pod's assignment. A container's assignment is not nested in an object. */
   readonly ofPod: string;
   readonly isKnown: (assigned: unknown) => boolean;
-  /** Returns undefined for an assignment of unknown shape, and for one of nothing. */
+  /** Returns the assignment as a list. Undefined if the assignment is empty or has an unknown shape. */
   readonly listOf: (assigned: unknown) => string | undefined;
 }
 
@@ -143,10 +143,10 @@ function countUnknown({ entries, podEntries }: JsonObject, { ofPod, isKnown }: F
   return [...byPod.flat(), ...ofPods].filter((assigned) => !isNothing(assigned) && !isKnown(assigned)).length;
 }
 
-/** Stands for a value that is no object. */
+/** Marks a value that is not an object. */
 const UNKNOWN = Symbol('of unknown shape');
 
-/** Go writes what is empty as null, or not at all. */
+/** Whether a value is absent. Go writes empty values as null, or omits them. */
 const isNothing = (value: unknown): boolean => value === undefined || value === null;
 
 const valuesOf = (value: unknown): readonly unknown[] => {
@@ -155,18 +155,18 @@ const valuesOf = (value: unknown): readonly unknown[] => {
   return object === undefined ? [UNKNOWN] : Object.values(object);
 };
 
-/** Names come from pods: one may be that of a property which every object inherits. */
+/** Returns an own property. Names come from pods, and may equal the name of a property that every object inherits. */
 const own = (object: JsonObject | undefined, name: string): unknown =>
   object !== undefined && Object.hasOwn(object, name) ? object[name] : undefined;
 
-/** A list of CPUs. */
+/** The CPU manager's format: a list of CPUs. */
 const cpus: Form = {
   ofPod: 'cpuSet',
   isKnown: (assigned) => typeof assigned === 'string',
   listOf: (assigned) => (typeof assigned === 'string' && assigned !== '' ? assigned.slice(0, LONGEST) : undefined),
 };
 
-/** A list of blocks. Huge pages are assigned separately. */
+/** The memory manager's format: a list of blocks. Huge pages are assigned separately. */
 const nodes: Form = {
   ofPod: 'memoryBlocks',
   isKnown: (assigned) =>
@@ -192,5 +192,5 @@ const nodes: Form = {
 
 const isNumber = (value: unknown): value is number => typeof value === 'number';
 
-/** Bounds the text of errors. */
+/** Maximum length of a list, to bound the text of errors. */
 const LONGEST = 100;

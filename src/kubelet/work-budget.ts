@@ -1,8 +1,8 @@
 /** The maximum budget, in milliseconds of work. */
 const MAX_MS = 200;
 /**
- * The most that one piece of work counts, in milliseconds. On a machine with too few processors a piece takes much
- * longer than its own time, and counting all of that would delay the next one by ten times as much: kubelet's decreases
+ * The maximum that one piece of work counts, in milliseconds. On a machine with too few processors, a piece takes much
+ * longer than its CPU time. Counting all of it would delay the next piece by ten times as much: kubelet's decreases
  * would wait.
  */
 const MAX_PIECE_MS = 400;
@@ -20,8 +20,8 @@ export class WorkBudget {
   }
 
   /**
-   * Takes `ms` of work from the budget, at most {@link MAX_PIECE_MS}. It may take more than is left: then no work is
-   * allowed until that is refilled.
+   * Takes `ms` of work from the budget, at most {@link MAX_PIECE_MS}. It may exceed the remaining budget: no work is
+   * allowed then until the budget is refilled.
    */
   spend(ms: number, now: number): void {
     this.#refill(now);

@@ -21,9 +21,9 @@ export const plain = (status: number, body: string, headers: Answer['headers'] =
 const alive: ReadinessReport = { ready: true, checks: [{ name: 'ping', ready: true, says: '' }] };
 
 /**
- * Answers a health check like the components of Kubernetes (k8s.io/apiserver, server/healthz): 200 or 500, with `ok`,
- * or one line per check if a check fails or with `verbose`. `exclude` leaves checks out. Unlike in Kubernetes, a failed
- * check has its reason.
+ * Answers a health check like Kubernetes components do (k8s.io/apiserver, server/healthz): 200 or 500 with `ok`, or one
+ * line per check if a check fails or with `verbose`. `exclude` skips checks. Unlike in Kubernetes, a failed check
+ * includes its reason.
  */
 export function healthAnswer(name: string, report: ReadinessReport, query: URLSearchParams): Answer {
   const checks = [...alive.checks, ...report.checks];

@@ -5,11 +5,11 @@ export const MONITORING_LIMITS = {
   connectionMs: 10_000,
   /** How long the status page is cached, in milliseconds: it asks the backend about every container. */
   pageMs: 5000,
-  /** Pages that are open and get live updates. */
+  /** Open status pages with live updates. */
   streams: 8,
-  /** How long one of them lasts, in milliseconds; its browser connects again. */
+  /** Maximum duration of a live stream, in milliseconds. The browser connects again. */
   streamAgeMs: 600_000,
-  /** When the browser of a page that had to make room connects again, in milliseconds. */
+  /** Reconnect delay for a page that was closed in favor of another page, in milliseconds. */
   streamRetryMs: 30_000,
   /** Bytes of updates that wait for one page, beyond the first update. */
   streamBytes: 512 * 1024,

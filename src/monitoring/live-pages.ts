@@ -8,7 +8,7 @@ import { failureSection, type NodePage, type Sections } from './page/page.ts';
 export interface LivePagesOptions extends Pick<ConnectionLimits, 'admit' | 'release'> {
   /** Reads what the page shows. Rejects with ShimError, or with the signal's reason once it aborts. */
   readonly read: (signal: AbortSignal) => Promise<NodePage>;
-  /** Returns what the page shows as another page has read it a moment before, or reads it. Rejects like `read`. */
+  /** Returns content that another page has just read, or reads it. Rejects like `read`. */
   readonly readCached: (signal: AbortSignal) => Promise<NodePage>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   readonly watchResizes: (onResize: () => void) => () => void;
@@ -26,7 +26,7 @@ interface LivePage {
   readonly openedAt: number;
   /** Aborts when it is closed. */
   readonly closed: AbortController;
-  /** Bytes that it has been sent. */
+  /** Bytes that were sent to the page. */
   sent: number;
   /** The part of them that its client had read at the time `movedAt`. */
   taken: number;
@@ -34,16 +34,16 @@ interface LivePage {
 }
 
 /**
- * Sends the parts of open status pages that change, as server-sent events (HTML Living Standard, 9.2). All pages share
- * one reading, which nobody makes while none is open.
+ * Sends the changed parts of open status pages as server-sent events (HTML Living Standard, 9.2). All pages share one
+ * reading, which is made only while a page is open.
  */
 export class LivePages {
   readonly #pages = new Set<LivePage>();
   readonly #closing = new AbortController();
   #isUpdating = false;
-  /** Resolves when the pages have to be updated, or the last one is closed. */
+  /** Resolves when the pages have to be updated, or when the last page is closed. */
   #due = Promise.withResolvers<undefined>();
-  /** Aborts when the last page is closed: nobody waits for the reading of all pages any more. */
+  /** Aborts when the last page is closed: the reading for all pages is no longer needed. */
   #unread = new AbortController();
 
   constructor(
@@ -56,7 +56,7 @@ export class LivePages {
     // Browsers say where a request comes from (Fetch Metadata, W3C): `none` is the user.
     const site = request.headers['sec-fetch-site'] ?? 'none';
     if (site !== 'none' && site !== 'same-origin') return plain(403, 'live updates are for the status page alone');
-    // The client may have gone while the token was read; there is no event for that any more.
+    // The client may have disconnected while the token was read: no event reports it afterwards.
     if (request.socket.destroyed || response.closed) return undefined;
     response.writeHead(200, streamHeaders);
     if (request.method === 'HEAD') response.end();
@@ -152,7 +152,7 @@ export class LivePages {
     return delay(ms, undefined, { signal: this.#closing.signal, ref: false });
   }
 
-  /** Never rejects: a failure is shown by the page. */
+  /** Updates pages. Never rejects: the page shows a failure. */
   async #update(pages: readonly LivePage[], read: LivePagesOptions['read'], signal: AbortSignal): Promise<void> {
     const sections = await this.#sections(read, signal);
     for (const page of pages) {
@@ -162,7 +162,7 @@ export class LivePages {
     }
   }
 
-  /** Never rejects, and the function that it returns never throws. */
+  /** Reads the sections of pages. Neither this nor the returned function throws or rejects. */
   async #sections(read: LivePagesOptions['read'], signal: AbortSignal): Promise<(pod: string) => Partial<Sections>> {
     const failed = (error: unknown): Partial<Sections> => {
       if (signal.aborted && error === signal.reason) return {};
@@ -211,7 +211,7 @@ export class LivePages {
     return waiting > 0 && waiting + more > this.limits.streamBytes;
   }
 
-  /** Whether bytes wait, and its client has taken none for the time of a whole update. */
+  /** Whether bytes wait and the client has read nothing for the interval of an update. */
   #isStuck(page: LivePage, now: number): boolean {
     const waiting = page.response.writableLength;
     const taken = page.sent - waiting;
@@ -224,7 +224,7 @@ const streamHeaders = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
-  // Otherwise a proxy such as nginx holds back what belongs to the page now.
+  // Otherwise a proxy such as nginx buffers the updates.
   'x-accel-buffering': 'no',
   connection: 'close',
 } as const;

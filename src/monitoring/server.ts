@@ -39,7 +39,7 @@ export interface MonitoringOptions {
   readonly watchResizes: (onResize: () => void) => () => void;
   /** Connections of CRI clients that are open. */
   readonly connections: () => number;
-  /** Counts what was refused because a budget was used up. */
+  /** Counts a refusal because a budget was used up. */
   readonly refused: (budget: Budget) => void;
   readonly log: Log;
 }
@@ -51,14 +51,14 @@ export interface MonitoringServer {
   close(): void;
 }
 
-/** The signal aborts when the client has gone. */
+/** Handles a path. The signal aborts when the client has disconnected. */
 type Route = (query: URLSearchParams, signal: AbortSignal) => Answer | Promise<Answer>;
 
-/** Who may read. */
+/** Access control of the server. */
 export interface MonitoringAccess {
-  /** Every user of this machine and a browser on it may connect: the Host header is checked, and the page is cached. */
+  /** Whether any local user or browser may connect: the Host header is then checked, and the page is cached. */
   readonly isTcp: boolean;
-  /** The file with the token that every request has to have. Undefined: none. */
+  /** File with the token that every request must have. Undefined: none. */
   readonly tokenFile?: string;
 }
 
@@ -114,8 +114,8 @@ async function readPage(
 }
 
 /**
- * Returns a signal that aborts when the client has gone. A client whose connection has ended because of its limits asks
- * again: what is read for it by then is read to its end, so that the next answer is there at once.
+ * Returns a signal that aborts when the client has disconnected. It does not abort for a connection that was closed
+ * because of limits: that client asks again, so its reading continues and the next answer is ready at once.
  */
 function goneSignal(response: ServerResponse, ended: ConnectionLimits['ended']): AbortSignal {
   const gone = new AbortController();
@@ -149,7 +149,7 @@ async function allFamilies(options: MonitoringOptions, lag: Family): Promise<rea
   return [...read, ...counted, lag, ...processFamilies()];
 }
 
-/** Returns undefined if it answers by itself. The signal aborts when the client has gone. */
+/** Answers a request; undefined if it has responded by itself. The signal aborts when the client has disconnected. */
 type AnswerOf = (
   request: IncomingMessage,
   response: ServerResponse,

@@ -8,7 +8,7 @@ import { MONITORING_LIMITS } from './limits.ts';
 /** Whether a request may be answered. `unusable`: nobody can be, because the file has no token. */
 export type Admission = 'admitted' | 'denied' | 'unusable';
 
-/** The characters of RFC 6750 section 2.1, and a length that nobody guesses. */
+/** The characters of RFC 6750 section 2.1, with a minimum length against guessing. */
 const TOKEN = /^[\w.~+/-]{16,4096}=*$/;
 const LONGEST_FILE = 4200;
 const READ_BY_OTHERS = 0o006;
@@ -32,7 +32,7 @@ export class TokenFile {
     const expected = await this.#digest();
     if (expected === undefined) return 'unusable';
     const [, given] = /^Bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
-    // Digests have one length, so the time of the comparison says nothing about the token.
+    // Digests have equal length, so the comparison time does not reveal the token.
     return given !== undefined && timingSafeEqual(digestOf(given), expected) ? 'admitted' : 'denied';
   }
 

@@ -101,9 +101,9 @@ async function* eventsOf(
   for await (const bytes of stream as AsyncIterable<Buffer>) yield decodeResponse('ResizeEvent', bytes);
 }
 
-/** Makes a ServiceError of the error of grpc-js, in place. */
+/** Converts an error of grpc-js to a ServiceError, in place. */
 function ownError(error: Error | ServiceError): Error {
-  // One that a stream makes itself when its reader stops has no status.
+  // An error that the stream itself makes when its reader stops has no status.
   if (!('metadata' in error)) return error;
   return Object.assign(error, { metadata: Metadata.ofHeaders(error.metadata.toHttp2Headers()) });
 }

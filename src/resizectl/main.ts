@@ -53,7 +53,7 @@ void start();
 
 /** Never rejects. */
 async function start(): Promise<void> {
-  // The name that the history shows for this client; otherwise it is that of Node's main thread.
+  // The name of this client in the history. The default would be the name of Node's main thread.
   process.title = 'resizectl';
   let endpoint = '';
   if (isPlugin(process.argv[1])) {

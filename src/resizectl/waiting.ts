@@ -1,9 +1,8 @@
-/** How long something may take without a word, in milliseconds. */
+/** Time without output after which a wait is reported, in milliseconds. */
 const SLOW_MS = 5000;
 
 /**
- * Says what a command waits for, once it has waited for 5 s, and again every 30 s. Returns and throws what the work
- * does.
+ * Reports a wait after 5 s and then every 30 s. Returns and throws as the work does.
  * @param what completes "still waiting for ..."
  */
 export async function sayingWaits<Result>(

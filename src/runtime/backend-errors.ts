@@ -20,9 +20,9 @@ export function isNotFound(error: unknown): boolean {
 }
 
 /**
- * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is
- * killed leaves the runc that it has started, and one that was stopped continues. The client's own limits count too, as
- * far as they leave no answer. A call that was never sent has no effect, and needs no answer.
+ * Whether a call has failed without an answer of the backend, so that it may still take effect: a killed containerd
+ * leaves the runc that it has started, and a stopped containerd continues. Includes ends by the client's own limits
+ * without an answer. Excludes calls that were never sent, which have no effect.
  */
 export function isUnanswered(error: unknown): boolean {
   if (!isServiceError(error) || isUnsent(error)) return false;

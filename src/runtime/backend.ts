@@ -6,36 +6,36 @@ import type { Messages, Partially } from './messages.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * MiB;
 
-/** The options that a call to the backend takes over from the call that caused it. */
+/** Options of a backend call that are taken from the call that caused it. */
 export interface CallOptions {
   readonly metadata?: Metadata;
-  /** When the call has to have ended, by {@link steadyNow}. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
+  /** Deadline of the call, by {@link steadyNow}. Default: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
   readonly deadline?: number;
   /** Ends the call early. */
   readonly signal?: AbortSignal;
 }
 
-/** Deadline of calls that no request has caused, so that a backend that hangs does not block the shim forever. */
+/** Deadline of calls that no request has caused, so that a hanging backend does not block the shim forever. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
 /** How long {@link Backend.responds} waits for an answer. */
 export const ANSWER_MS = 1000;
-/** How long an answer counts. */
+/** How long an answer counts, in milliseconds. */
 const ANSWER_AGE_MS = 1000;
 
 /**
- * The shim's own connection to containerd, for calls that it makes itself. While containerd is away, it tries to
- * reconnect every 0.2 s. A call waits for the next attempt, because a client that has just connected through the
- * shim has found containerd running. If that fails too, the call fails with UNAVAILABLE.
+ * The shim's own connection to containerd, for calls that it makes itself. Without containerd, it tries to reconnect
+ * every 0.2 s. A call waits for the next attempt: a client that has just connected through the shim proves that
+ * containerd runs. If that attempt fails, the call fails with UNAVAILABLE.
  */
 export class Backend {
   readonly #channel: Channel;
   readonly #connectListeners = new Set<() => void>();
-  /** Methods that the backend has said it does not have, since it was last connected to. */
+  /** Methods that the backend has reported as unimplemented since the last connection. */
   readonly #lacking = new Set<RuntimeMethod>();
   #closed = false;
   #asking: Promise<boolean> | undefined;
-  /** When {@link responds} had its last answer. */
+  /** Time of the last answer to {@link responds}. */
   #answeredAt = -Infinity;
 
   /** @param address `unix:///run/containerd/containerd.sock` */
@@ -76,14 +76,14 @@ export class Backend {
     }
   }
 
-  /** Whether the backend has answered Unimplemented to {@link runtime}, and is the same one still. */
+  /** Whether the current backend has answered Unimplemented to {@link runtime}. */
   lacks(method: RuntimeMethod): boolean {
     return this.#lacking.has(method);
   }
 
   /**
-   * Calls `listener` at every new connection to the backend, the first one included: what was known of the node has
-   * then to be compared with it again. Keeps the connection up from now on.
+   * Calls `listener` at every new connection to the backend, including the first: the known state of the node must then
+   * be compared with the backend again. Keeps the connection open from now on.
    */
   onConnected(listener: () => void): void {
     this.#connectListeners.add(listener);
@@ -124,7 +124,7 @@ export class Backend {
     return true;
   }
 
-  /** Whether the shim makes no more calls, because it stops. */
+  /** Whether the shim is stopping and makes no further calls. */
   get isClosed(): boolean {
     return this.#closed;
   }

@@ -18,16 +18,16 @@ export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Arra
   }) as Messages[Name];
 }
 
-/** The lists of all that the node has. */
+/** The responses that list all pods or containers of the node. */
 type List = 'ListPodSandboxResponse' | 'ListContainersResponse';
 
 /** Bytes of a list that are decoded in one turn of the event loop: about 1 ms. */
 const PORTION = 32 * KiB;
 
 /**
- * Decodes a list as {@link decode} does, a portion in each turn of the event loop: on a node with many pods, all of it
- * takes many milliseconds. A message of repeated fields is the concatenation of messages with parts of them. Rejects as
- * {@link decode} throws.
+ * Decodes a list as {@link decode} does, one portion per turn of the event loop: on a node with many pods, decoding all
+ * at once takes many milliseconds. A message of repeated fields is the concatenation of its parts. Rejects as {@link
+ * decode} throws.
  */
 export async function decodeList<Name extends List>(name: Name, bytes: Uint8Array): Promise<Messages[Name]> {
   const all: Record<string, unknown[]> = {};

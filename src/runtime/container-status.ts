@@ -1,7 +1,6 @@
 /**
- * Reads and changes the container statuses in encoded messages. kubelet asks for the status of every container all the
- * time, and decoding the whole message, of which the shim reads seven fields, took longer than everything else the shim
- * did for the call.
+ * Reads and changes the container statuses in encoded messages. kubelet requests the status of every container all the
+ * time. The shim needs seven fields of it, and decoding the whole message took longer than all other work for the call.
  */
 import {
   createWriter,

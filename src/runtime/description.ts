@@ -10,10 +10,10 @@ import type { CgroupDriverName, LinuxContainerResources, Messages } from './mess
 export interface PodDescription {
   readonly sandboxId: string;
   readonly metadata: Omit<Messages['PodSandboxMetadata'], 'attempt'> & { readonly attempt?: number };
-  /** As CRI has it; empty when the pod has no cgroup of its own. */
+  /** The parent as in the CRI; empty if the pod has no cgroup of its own. */
   readonly cgroupParent: string;
   readonly annotations: Readonly<Record<string, string>>;
-  /** CPU shares that the pod was created with; undefined when it does not say. */
+  /** CPU shares of the pod at its creation; undefined if not reported. */
   readonly cpuShares: CpuShares | undefined;
   readonly overhead: DescribedResources;
 }

@@ -30,7 +30,7 @@ export interface NodeOptions extends Pick<Node, Given>, Partial<Pick<Node, Optio
   readonly volumesFollow?: FollowSetting;
 }
 
-/** Creates the node, and keeps what is known of its pods up to date as the registry and the journal learn of them. */
+/** Creates the node, and updates its data about pods when the registry and the journal learn of them. */
 export function createNode({
   log = noLog,
   counters = noCounters,
@@ -77,11 +77,11 @@ export function createNode({
   return node;
 }
 
-/** Creates and connects a node's decrease reclaimer: it learns of pods, and no pod action finds usage held. */
+/** Creates a node's decrease reclaimer. Reports added and removed pods to it, and ends a hold before a pod action. */
 export function connectDecreaseReclaimer(node: Node, clock: Clock = systemClock): DecreaseReclaimer {
   const { registry, lock } = node;
   const reclaimer = createDecreaseReclaimer(node, clock);
-  // A section under the lock must not find memory.high as a hold has lowered it.
+  // A section under the lock must not read a memory.high that a hold has lowered.
   lock.beforeActions((key) => {
     const pod = registry.pods.find((known) => lockKeyOf(known) === key);
     return pod && reclaimer.release(pod.metadata.uid);
@@ -105,7 +105,7 @@ function listenToTransactions({ transactions, outcomes, counters, log, recent, r
 /** Restores the volume records of all pods after the journal is read, and of those with records read later. */
 function restoreVolumesOnceRead(node: Node): void {
   const { registry, journal } = node;
-  // Also for pods that are added while the journal is read.
+  // Includes pods that are added while the journal is read.
   void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(node, pod)));
   journal.onLate((late) => {
     const uids = new Set(late.map(({ podUid }) => podUid));
@@ -114,7 +114,7 @@ function restoreVolumesOnceRead(node: Node): void {
   });
 }
 
-/** Returns the memory for pods as kubelet counts it. Undefined for an unknown pod or without a cgroup of its own. */
+/** Returns the node's memory for pods as kubelet counts it. Undefined if the pod is unknown or has no own cgroup. */
 const nodeMemory = (sources: AllocatableSources, pod: PodDescription | undefined): Bytes | undefined =>
   pod === undefined || !hasPodCgroup(pod) ? undefined : memorySizes(sources, pod)[0];
 
@@ -124,7 +124,7 @@ const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: str
   return pod && specs.of(identityOf(pod))?.volumes;
 };
 
-/** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
+/** Learns pods when they are added, and removes stored data of pods and containers when they are removed. */
 function watchRegistry(node: Node): void {
   const { registry } = node;
   registry.watch({

@@ -1,4 +1,4 @@
-/** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
+/** Pods and their containers on this node, with the limits that the kernel reports, and all changes of these limits. */
 export { areRequestsFreed } from './admission/pod-requests.ts';
 export { connectDecreaseReclaimer, createNode } from './create-node.ts';
 export { awaitComparable, DecreaseReclaimer, measuredByRuntime } from './foresight/decrease-reclaimer.ts';

@@ -18,7 +18,7 @@ import type { Registry } from './pods/registry.ts';
 import type { GrowthTimers } from './volumes/growth-timers.ts';
 import type { VolumePolicies } from './volumes/policies.ts';
 
-/** This node: what reads and changes its pods, and what is known of them. It lives as long as the process. */
+/** This node: the objects that read and change its pods, and the known data about them. Exists once per process. */
 export interface Node {
   /** The pods and containers. */
   readonly registry: Registry;
@@ -40,18 +40,18 @@ export interface Node {
   readonly transactions: TransactionEvents;
   /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
-  /** One transaction at a time for a pod, by `lockKeyOf`. */
+  /** Allows one transaction at a time per pod, by `lockKeyOf`. */
   readonly lock: KeyedLock;
-  /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
+  /** Allows one runtime update at a time per container, by its id. Acquired inside the pod's lock or without it. */
   readonly calls: KeyedLock;
-  /** kubelet's own records of its pods: a hint at the calls that it is about to make. */
+  /** kubelet's own records of its pods. They show which calls kubelet is about to make. */
   readonly kubelet: KubeletState;
   readonly pending: PendingResizes;
   /** The assignments of kubelet's static CPU and memory managers. */
   readonly managers: ResourceManagers;
-  /** The specs of pods in the API server, as far as they are known. */
+  /** The specs of pods in the API server, if known. */
   readonly specs: PodSpecs;
-  /** The node's allocatable in the API server, as far as it is known. */
+  /** The node's allocatable in the API server, if known. */
   readonly allocatable: NodeAllocatable;
   /** The requests of pods that a ResizePod has changed. */
   readonly admitted: AdmittedRequests;

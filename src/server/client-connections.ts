@@ -34,15 +34,15 @@ export interface ClientConnectionsOptions {
   readonly refuse: (client: Socket) => void;
   /** Returns the process of a client, as far as that is known. */
   readonly peerOf: PeerOf;
-  /** Called per connection refused or ended as one too many, with what the largest process of them holds. */
+  /** Called for each connection refused or ended because there are too many, with the largest holder, if any. */
   readonly tooMany: (crowd: Crowd | undefined) => void;
   /** Called when a connection to the backend has been established. */
   readonly onBackend: () => void;
 }
 
 /**
- * Client connections at the same time. kubelet needs two, and each program that calls the CRI one. There is no idle
- * timeout: kubelet's connections are idle for long.
+ * Maximum number of client connections. kubelet needs two, and any other CRI client one. There is no idle timeout,
+ * because kubelet's connections are idle for long.
  */
 export const CONNECTION_LIMIT = 256;
 
@@ -55,8 +55,8 @@ export interface ClientConnections {
   /** The processes of the clients, as far as they are known. */
   peers(): ReadonlySet<number>;
   /**
-   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off, and so are
-   * answers that the client of a connection has not read: they count as one. Resolves with the number of those.
+   * Shuts down all connections gracefully. After `timeout` milliseconds, cuts off streams that still run and unread
+   * answers. Resolves with the number of cut-off streams; the unread answers of a connection count as one.
    */
   shutdown(timeout: number): Promise<number>;
 }
@@ -116,13 +116,13 @@ const localOf = (
   handle: (call, respond) => local.handle(call, respond, client),
 });
 
-/** With the processes of their clients. The oldest come first. */
+/** Open connections with the processes of their clients, oldest first. */
 type OpenConnections = Map<ServedConnection, number | undefined>;
 
 const peersOf = (connections: OpenConnections): ReadonlySet<number> =>
   new Set([...connections.values()].filter((peer) => peer !== undefined));
 
-/** Ends a connection for a new one. Returns false if the new one has to be refused. */
+/** Ends a connection to make room for a new one. Returns false if the new one has to be refused. */
 function makeRoom(
   connections: OpenConnections,
   peer: number | undefined,

@@ -1,6 +1,6 @@
 /**
  * Opens a volume's folder safely: from the kubelet root down, one name at a time, without following symbolic links. All
- * later operations use the descriptor, so that nobody can replace the folder in between.
+ * later operations use the descriptor, so that the folder cannot be replaced in between.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
 import { type Bytes, bytes, Code, type ErrorContext, errnoOf, messageOf, Reason, ShimError } from '../core/index.ts';
@@ -100,7 +100,7 @@ export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descripto
   return mount;
 }
 
-/** Whether the file system `device` (`major:minor`) is what is mounted at a volume's folder now. Never throws. */
+/** Whether the file system `device` (`major:minor`) is mounted at a volume's folder now. Never throws. */
 export function isMountedFrom(place: KubeletPlace, volume: VolumeName, device: string): boolean {
   try {
     return withVolumeFolder(place, volume, deviceOf) === device;

@@ -95,18 +95,17 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
 
   /** Returns the volumes of a pod. Throws like {@link survey}. */
   ofPod(podUid: string): readonly Volume[] {
-    // Without that folder there are no mounts. This avoids reading the mount table, which is long on a node with many
-    // pods.
+    // Without this folder there are no mounts. Avoids reading the mount table, which is long on a node with many pods.
     if (!this.#hasFolder(podUid, EMPTY_DIRS)) return [];
     return this.list().filter((volume) => volume.podUid === podUid);
   }
 
   /**
-   * Returns a reader for the volumes of many pods in a row. It reads the mount table once, when it is first asked for a
-   * pod that may have volumes: the table is long on a node with many pods. It reads the table again for a pod whose
-   * volumes were unmounted or mounted again since. It does not find volumes that were mounted since, so the pods must
-   * be known before: kubelet mounts the volumes of a pod before it creates the sandbox (pkg/kubelet/kubelet.go,
-   * SyncPod: WaitForAttachAndMount). Both methods throw as those of this object do.
+   * Returns a reader for the volumes of many pods in a row. It reads the mount table once, at the first call for a pod
+   * that may have volumes: the table is long on a node with many pods. It reads the table again for a pod whose volumes
+   * were unmounted or mounted again since. It does not find volumes that were mounted since, so the pods must be known
+   * before: kubelet mounts the volumes of a pod before it creates the sandbox (pkg/kubelet/kubelet.go, SyncPod:
+   * WaitForAttachAndMount). Both methods throw like the methods of this object.
    */
   atOnce(): PodVolumes {
     let known: ReadonlyMap<string, readonly Volume[]> | undefined;
@@ -176,7 +175,7 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
 
 const roundUp = (size: Bytes, pageSize: Bytes): number => Math.ceil(size / pageSize) * pageSize;
 
-/** For the kernel, size 0 means unlimited, and it cannot set a limit afterwards. */
+/** Returns the error for a size of less than a page. The kernel treats 0 as unlimited, and sets no limit later. */
 function tooLittle(volume: VolumeName, size: Bytes, pageSize: Bytes): ShimError {
   const message = `volume ${volume.name} of pod ${volume.podUid}: ${size} bytes are less than a page (${pageSize} bytes)`;
   const context = { ...contextOf(volume), asked: String(size) };

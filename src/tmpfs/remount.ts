@@ -59,9 +59,9 @@ async function reconfigure(
 }
 
 /**
- * Returns the options that a remount has to repeat. Linux 6.4 to 6.16 and the first releases of 6.6 and 6.12 reject one
- * of a tmpfs with noswap that does not have it (kernel mm/shmem.c, shmem_reconfigure: "Cannot enable swap on remount if
- * it was disabled on first mount"). kubelet mounts its volumes with noswap where the kernel knows it.
+ * Returns the options that a remount has to repeat. Linux 6.4 to 6.16 and the first releases of 6.6 and 6.12 reject a
+ * remount without noswap of a tmpfs with noswap (kernel mm/shmem.c, shmem_reconfigure: "Cannot enable swap on remount
+ * if it was disabled on first mount"). kubelet mounts its volumes with noswap if the kernel supports it.
  */
 const repeatedOptions = ({ mount }: OpenVolume): readonly string[] =>
   mount.superOptions.filter((option) => option === 'noswap');
@@ -70,8 +70,8 @@ const MOUNT_FLAGS = new Set(['ro', 'nosuid', 'nodev', 'noexec', 'nosymfollow', '
 const SUPERBLOCK_FLAGS = new Set(['sync', 'dirsync', 'mand', 'lazytime']);
 
 /**
- * Runs mount(8) on the path of the descriptor, which cannot be redirected. mount(8) does not find that path in a mount
- * table and so does not know the current flags. mount(2) resets flags that are not given, so this passes all of them.
+ * Runs mount(8) on the descriptor's path, which cannot be redirected. mount(8) does not find that path in a mount table
+ * and so does not know the current flags. mount(2) resets flags that are not given, so this passes all of them.
  */
 async function remountByCommand(
   place: KubeletPlace,

@@ -12,7 +12,7 @@ const FSCONFIG_SET_FLAG = 0;
 const FSCONFIG_SET_STRING = 1;
 const FSCONFIG_CMD_RECONFIGURE = 7;
 
-/** A call that the kernel refused, with what it says about it beyond the errno. */
+/** The error of a rejected system call, with the kernel's explanation. */
 export class SyscallError extends Error {
   constructor(
     readonly call: string,
@@ -26,8 +26,8 @@ export class SyscallError extends Error {
 
 export interface MountCalls {
   /**
-   * Sets one option of the file system that a descriptor is a mount's root of. Throws {@link SyscallError}, and nothing
-   * has changed then.
+   * Sets one option of a file system, given a descriptor of a mount's root. On failure, changes nothing and throws
+   * {@link SyscallError}.
    * @param repeated options without a value that the file system has and that the kernel expects again
    */
   reconfigure(descriptor: number, key: string, value: string, repeated: readonly string[]): void;
@@ -43,7 +43,7 @@ type Fsconfig = (
   aux: number,
 ) => number;
 
-/** The calls, or why this machine does not have them (no koffi for it, an old kernel, a seccomp filter, not root). */
+/** Returns the calls, or why this machine lacks them (koffi not available, old kernel, seccomp filter, not root). */
 export async function loadMountCalls(): Promise<MountCalls | { readonly unavailable: string }> {
   try {
     const { default: koffi } = await import('koffi');
@@ -78,7 +78,7 @@ export async function loadMountCalls(): Promise<MountCalls | { readonly unavaila
   }
 }
 
-/** A kernel that knows the call, and lets us, finds that -1 is no descriptor. */
+/** Returns why a call is unavailable. If the kernel supports and permits it, it reports -1 as a bad descriptor. */
 function whyMissing(pick: (descriptor: number) => number): string | undefined {
   try {
     closeSync(pick(-1));
@@ -88,7 +88,7 @@ function whyMissing(pick: (descriptor: number) => number): string | undefined {
   }
 }
 
-/** The kernel leaves messages to be read from the context: `e tmpfs: Too small a size for current use`. */
+/** Reads the kernel's messages from the context: `e tmpfs: Too small a size for current use`. */
 function explanationOf(context: number): string {
   try {
     const message = Buffer.alloc(512);

@@ -1,6 +1,6 @@
 /**
- * Finds the mounts that are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one, and
- * nothing that only looks like it. Pure: takes the mount table, returns volumes.
+ * Finds the mounts that are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one. Rejects
+ * mounts that only look like volumes. Pure: takes the mount table, returns volumes.
  */
 import { Code, Reason, ShimError } from '../core/index.ts';
 import { type Mount, optionOf } from './mountinfo.ts';
@@ -48,8 +48,8 @@ export function volumeMountPoint(kubeletRoot: string, volume: VolumeName): strin
 }
 
 /**
- * Returns all volumes of all pods: memory-backed emptyDirs alone (KEP-6030). `kubeletRoot` is the path in the mount
- * table, without symbolic links. The top-most of stacked mounts counts.
+ * Returns all volumes of all pods: only memory-backed emptyDirs (KEP-6030). `kubeletRoot` is the path in the mount
+ * table, without symbolic links. Of stacked mounts, the top-most counts.
  */
 export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): VolumeSurvey {
   const places = new Map<string, { name: VolumeName; stack: Mount[] }>();
@@ -80,8 +80,8 @@ export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): Vo
 
 /**
  * Returns why this mount at a volume's path is not a volume; undefined if it is one. It must be a whole tmpfs, and the
- * only use of that tmpfs: one that was mounted elsewhere before, or that is another volume of a pod (a secret, a
- * token), was bound over this path. `mounts` are all mounts of the same device, or more, oldest first.
+ * only use of that tmpfs: a tmpfs that was mounted elsewhere before, or that is another volume of a pod (a secret, a
+ * token), was bind-mounted over this path. `mounts` are all mounts of the same device, or more, oldest first.
  */
 export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRoot: string): string | undefined {
   if (mount.fsType !== 'tmpfs') return `a ${mount.fsType} is mounted there, not a tmpfs`;
@@ -94,8 +94,8 @@ export function whyNotEligible(mount: Mount, mounts: readonly Mount[], kubeletRo
   let earlier = true;
   for (const other of mounts) {
     if (other.id === mount.id) earlier = false;
-    // Peers of one mount end in the same path, also below a second mount of the kubelet root. kubelet binds subPath
-    // mounts from the volume.
+    // Peers of one mount end in the same path, also below a second mount of the kubelet root. kubelet bind-mounts
+    // subPath mounts from the volume.
     if (other.device !== mount.device || other.mountPoint.endsWith(own)) continue;
     if (/\/volume-subpaths\//.test(other.mountPoint)) continue;
     if (earlier || other.mountPoint.startsWith(pods)) return `it is the tmpfs of ${other.mountPoint}`;

@@ -177,7 +177,7 @@ function complete(): Results {
 /** Returns the first cell of each row. */
 const rowsOf = (text: string): string[] => [...text.matchAll(/^\| ([^|]+) \|/gm)].map(([, cell = '']) => cell.trim());
 
-/** Returns what a page has between the marks of the bench. */
+/** Returns the text between the marks of the bench on a page. */
 function written(page: string): string {
   const [, text] =
     /<!-- npm run bench: begin -->\n\n(.*)\n\n<!-- npm run bench: end -->/s.exec(readFileSync(page, 'utf8')) ?? [];

@@ -9,12 +9,12 @@ import { durationsOf, figuresOf, type Measured } from './figures.ts';
 const resizes = Number(process.env['BLOCKING_RESIZES']);
 const metrics = '127.0.0.1:9467';
 const out = join(process.env['NODE_OUT'] ?? '.', 'blocking.json');
-/** A resize in about this many is followed by what kubelet, Prometheus and a person with a browser do meanwhile. */
+/** About one in this many resizes is followed by calls of kubelet, Prometheus and a browser. */
 const EVERY = 10;
-/** In about this many, a pod is replaced. */
+/** About one in this many resizes is followed by the replacement of a pod. */
 const REPLACE_EVERY = 100;
 const LONGEST_MS = 24 * 3_600_000;
-/** Pods of a large node, of which the runtime knows none: the file is long, and no resize waits for it. */
+/** Pods in kubelet's state file, as on a large node. The runtime does not know them, so no resize waits. */
 const PODS = 250;
 const BAR_MS = 10;
 
@@ -25,7 +25,7 @@ const stage = new SoakStage({
 });
 const state = join(KUBELET_ROOT, 'allocated_pods_state');
 
-/** Writes kubelet's file, with other values each time. */
+/** Writes kubelet's state file, with different values each time. */
 function writeState(number: number): void {
   const resources = {
     limits: { memory: `${64 + (number % 64)}Mi`, cpu: '500m' },

@@ -54,7 +54,7 @@ async function main({ resizes, write }: Flags): Promise<number> {
     const timeoutMs = START_MS + resizes * RESIZE_MS;
     const node = { containerd: RELEASE, runtime: 'runc', project: 'blocking' } as const;
     const outcome = await testsInNode({ ...node, what, outDir, env, timeoutMs, say, signal });
-    // A run that was stopped has measured nothing.
+    // A run that was stopped has no measurements.
     const file = await readFile(join(outDir, 'blocking.json'), 'utf8').catch(() => undefined);
     if (file !== undefined) {
       const text = tablesText(JSON.parse(file) as Measured, resizes);

@@ -13,8 +13,8 @@ import { descriptorsOf, drain } from '../../src/bypass/drain.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 
 describe('drain of a proxy', () => {
-  // A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does.
-  // test/e2e/systemd/bypass.test.ts uses systemd's.
+  // A proxy in a separate process that copies bytes. It closes both connections when one ends, as systemd-socket-proxyd
+  // does. test/e2e/systemd/bypass.test.ts uses the proxy of systemd.
   const PROXY = `
 const { createConnection, createServer } = require('node:net');
 const [, listen, backend] = process.argv;
@@ -24,11 +24,11 @@ createServer((client) => {
   for (const [one, other] of [[client, server], [server, client]])
     one.on('error', () => undefined).on('close', () => other.destroy());
 }).listen(listen, () => process.send('listening'));
-// Its parent may have been killed.
+// The parent process may have been killed.
 process.on('disconnect', () => process.exit());
 `;
 
-  /** An HTTP/2 server in a process of its own, which can be stopped. */
+  /** An HTTP/2 server in a separate process, which a test can stop. */
   const BACKEND = `
 require('node:http2').createServer().listen(process.argv[1], () => process.send('listening'));
 `;
@@ -49,14 +49,14 @@ require('node:http2').createServer().listen(process.argv[1], () => process.send(
   let proxy: ChildProcess;
   let server: Http2Server;
   let session: ClientHttp2Session;
-  /** Ends the calls that the server has begun to answer. */
+  /** Ends the calls that the server has started to answer. */
   let answer: () => void;
   const lines: string[] = [];
   /** The descriptors of the proxy before its first client. One of libuv's pipes always has a byte in it. */
   let own: readonly number[];
 
   const listen = (name = 'listen.sock'): string => join(folder, name);
-  /** Called for each line that the takeover says. */
+  /** Called for each line that the takeover prints. */
   let onLine: () => void;
 
   beforeEach(async () => {
@@ -147,7 +147,7 @@ require('node:http2').createServer().listen(process.argv[1], () => process.send(
       const bytes: Buffer[] = [];
       client.on('data', (chunk) => bytes.push(chunk));
       client.write(PREFACE);
-      // The proxy has accepted it: nobody else would.
+      // Descriptors that the proxy has not accepted: nothing but the proxy accepts connections.
       const unaccepted = (): unknown => descriptorsOf('/proc', stopped.pid ?? 0, listen('other.sock')).unaccepted;
       await expect.poll(unaccepted, LONG_WAIT).toContain(join(folder, 'stopped.sock'));
       const waiting = new Promise<void>((resolve) => (onLine = resolve));
@@ -236,7 +236,7 @@ require('node:http2').createServer().listen(process.argv[1], () => process.send(
 
   test.each([
     ['the other process serves', () => Promise.resolve(true)],
-    ['it cannot be looked at', () => Promise.reject(new Error('systemctl: SIGINT'))],
+    ['the state of the other process is unknown', () => Promise.reject(new Error('systemctl: SIGINT'))],
   ])('a takeover that its user interrupts ends at once, and the proxy continues: %s', async (_, isReplaced) => {
     expect(await call('/quick')).toBe('done');
     const before = limit();

@@ -465,8 +465,8 @@ describe('usage and memory.high that are held', () => {
   describe('a memory.high lowered by an earlier process', () => {
     test.each<[string, Limit<Bytes>, Limit<Bytes>, Limit<Bytes>]>([
       ['is restored', markedHigh(mi(56)), 'max', 'max'],
-      ['is left where another program has set it', mi(56), 'max', mi(56)],
-      ['is left where it is higher by now', markedHigh(mi(56)), mi(40), markedHigh(mi(56))],
+      ['stays if another program has set it', mi(56), 'max', mi(56)],
+      ['stays if it is above the recorded value', markedHigh(mi(56)), mi(40), markedHigh(mi(56))],
     ])('a memory.high lowered by an earlier process %s', async (_, found, memoryHigh, after) => {
       const memory = new FakeMemory(0, 0);
       memory.high = found;

@@ -84,7 +84,7 @@ test('two watches of one file end independently', async () => {
   one.close();
   readFileSync(file);
   await other.whenRead;
-  // A read of the past does not end a later wait.
+  // A wait ignores reads that happened before it started.
   const another = await watchReads(join(folder, 'cpu.stat'));
   readFileSync(file);
   const later = await watchReads(file);

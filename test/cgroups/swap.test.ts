@@ -9,7 +9,7 @@ import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 
-/** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts has the kernel. */
+/** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts uses the kernel. */
 
 const POD = '/kubepods/pod1';
 let root: string;
@@ -84,9 +84,9 @@ describe('usage with lower limits on swap', () => {
   });
 
   test.each<[string, number, number[]]>([
-    ['a limit above what is in swap leaves the rest', 35, [85, 15, 0]],
-    ['a limit below what is in swap leaves nothing, and the difference comes back', 5, [115, 0, 15]],
-    ['a higher limit counts as the present one: it comes after the reclaim', 80, [70, 30, 0]],
+    ['a limit above the memory in swap leaves the difference', 35, [85, 15, 0]],
+    ['a limit below the memory in swap leaves nothing, and the difference returns to memory', 5, [115, 0, 15]],
+    ['a higher limit counts as the present limit, because it is set after the reclaim', 80, [70, 30, 0]],
   ])('usage with a requested swap limit: %s', async (_, limit, expected) => {
     cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
     expect(await useWith(`${POD}/c1`, { [`${POD}/c1`]: limit })).toEqual(expected);
@@ -143,7 +143,7 @@ describe('memory that zswap has compressed', () => {
 
   test('KEP-1287: memory compressed by zswap is in use, and memory that fits into zswap frees only the bytes that compression saves', async () => {
     const use = compressed({ anon: 100, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 });
-    // A quarter of the size: 100 MiB would take 25 in addition to the present 10.
+    // The compressed size is a quarter: 100 MiB would need 25 MiB in addition to the present 10 MiB.
     expect(inMiB(await use())).toEqual([35, 75, 0]);
   });
 
@@ -171,26 +171,26 @@ describe('memory that zswap has compressed', () => {
 
   test('memory that returns from swap frees zswap only for the part that cannot be on the device', async () => {
     const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 5, zswapped: 20 });
-    // 15 MiB come back, and 20 are on the device.
+    // 15 MiB return to memory, and 20 MiB are on the device.
     expect(inMiB(await use(25))).toEqual([60 + 5 + 15, 0, 15]);
-    // 30 MiB come back, of which at least 10 are half of what is compressed.
+    // 30 MiB return to memory. At least 10 MiB of them are half of the compressed memory.
     expect(inMiB(await use(10))).toEqual([60 + 5 + 30 - 2.5, 0, 27.5]);
   });
 });
 
 describe('memory that fits into swap', () => {
   test.each<[string, () => void, number]>([
-    ['all anonymous memory where swap is free', () => undefined, 100],
+    ['all anonymous memory if swap is free', () => undefined, 100],
     ['nothing on a node without swap', () => node(0), 0],
     ['nothing on a kernel without swap', () => node(undefined), 0],
     ['nothing with swappiness 0', () => node(1000, '0'), 0],
     ['no more than the free swap of the node', () => node(30), 30],
     ['nothing for a container that must not swap', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 0 }), 0],
-    ['what its limit leaves', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 }), 30],
-    ['nothing at its limit', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 50 }), 0],
-    ['what its pod leaves', () => cgroup(POD, { anon: 100, swapMax: 64, swapUsed: 24 }), 40],
-    ['what kubepods leaves', () => cgroup('/kubepods', { anon: 500, swapMax: 64, swapUsed: 44 }), 20],
-    ['up to where the kernel delays it', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 'max', swapHigh: 25 }), 25],
+    ['the free part of its limit', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 }), 30],
+    ['nothing if its limit is reached', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 50 }), 0],
+    ['the free part of its pod limit', () => cgroup(POD, { anon: 100, swapMax: 64, swapUsed: 24 }), 40],
+    ['the free part of the limit of kubepods', () => cgroup('/kubepods', { anon: 500, swapMax: 64, swapUsed: 44 }), 20],
+    ['no more than memory.swap.high', () => cgroup(`${POD}/c1`, { anon: 100, swapMax: 'max', swapHigh: 25 }), 25],
     [
       'nothing without writeback from zswap',
       () => cgroup('/kubepods', { anon: 500, swapMax: 'max', writeback: '0' }),
@@ -213,7 +213,7 @@ describe('memory that fits into swap', () => {
     cgroup(`${POD}/c2`, { anon: 30, swapMax: 30, swapUsed: 20 });
     cgroup(`${POD}/c3`, { anon: 20, swapMax: 'max' });
     cgroup(`${POD}/c3/inner`, { anon: 15, swapMax: 5 });
-    // 10 of c2, 5 and 5 of c3, and 10 that belong to the pod itself.
+    // 10 MiB of c2, 5 and 5 MiB of c3, and 10 MiB that belong to the pod itself.
     expect(await useOf(POD)).toEqual({ unreclaimable: 70, swappable: 30 });
     mkdirSync(join(root, POD, 'c4'));
     expect(await useOf(POD)).toEqual({ unreclaimable: 70, swappable: 30 });

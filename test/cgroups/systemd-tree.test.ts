@@ -64,7 +64,7 @@ class FakeSystemd implements Systemd {
     if (quota !== undefined) put('cpu.max', `${quota / 10n} 100000`);
     put('memory.oom.group', '0');
     for (const [file, name] of CPUSETS) {
-      // Without a value systemd clears the file.
+      // systemd clears the file if the property has no value.
       const bits = (of(name) ?? 0n).toString(2);
       const numbers = Array.from(bits)
         .reverse()

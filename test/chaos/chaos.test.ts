@@ -16,7 +16,7 @@ const title = process.env['CHAOS_TITLE'] ?? '';
 const LOG_LINES = 300;
 const stage = new Stage();
 const counter = new ChaosCounter();
-/** The figures for the process that started the node. */
+/** The file with the figures, which the process that started the node reads. */
 const out = join(process.env['NODE_OUT'] ?? '.', 'chaos.json');
 let descriptors = 0;
 
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => stage.end());
 
-/** Returns what was wrong during the fault or after it. */
+/** Runs one round. Returns the problems during the fault or after it. */
 async function round(fault: Fault, random: Random): Promise<string[]> {
   await fault.prepare?.(stage);
   const watcher = await stage.watch();

@@ -25,7 +25,7 @@ export class Containerd {
     await execa('node-containerd', ['start'], { env: { PATH } });
   }
 
-  /** Starts the other release the next time, or the node's own again. */
+  /** Selects the other release or the node's own release for the next start. */
   choose(other: boolean): void {
     if (OTHER === '') throw new Error('CHAOS_OTHER_CONTAINERD is not set');
     this.#isOther = other;

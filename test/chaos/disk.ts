@@ -73,5 +73,5 @@ function writeUntilFull(file: number, block: Buffer): void {
   }
 }
 
-/** The node's own program, which is the same on each machine. */
+/** The node's own busybox applet, which is the same on each machine. */
 const applet = (name: string): string => join(process.env['NODE_APPLETS'] ?? '', name);

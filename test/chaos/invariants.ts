@@ -7,16 +7,16 @@ import type { Call } from './load.ts';
 import type { Stage } from './stage.ts';
 
 const MOST_MEGABYTES = 150;
-/** Descriptors above those of the first round: connections that are about to close. */
+/** Maximum number of descriptors above the first round: connections that are about to close. */
 const MOST_DESCRIPTORS = 16;
-/** The message of a client that has waited in vain; the shim's own rejection names the step. */
+/** The message of a client that timed out. The shim's own rejection names the step. */
 const NO_ANSWER = /Deadline exceeded after/;
 
 /** Resident memory of a process. */
 export const megabytesOf = (pid: number): number =>
   Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 
-/** Returns what is wrong with the calls of a round. */
+/** Returns the problems of the calls of a round. */
 export function badCalls(calls: readonly Call[], { fails, shows }: Pick<Fault, 'fails' | 'shows'>): string[] {
   const mayFail = ({ kind }: Call): boolean => fails === 'all' || (fails === 'resizes' && kind === 'resize');
   const text = ({ what, code, message }: Call): string => `${what}: code ${code}: ${message}`;
@@ -31,7 +31,7 @@ export function badCalls(calls: readonly Call[], { fails, shows }: Pick<Fault, '
   ];
 }
 
-/** Returns what does not hold after a round, once the node has settled. */
+/** Waits until the node has settled after a round. Returns the invariants that are violated. */
 export async function violations(stage: Stage, descriptors: number): Promise<string[]> {
   const { shim, pods } = stage;
   const found: string[] = [];
@@ -65,7 +65,7 @@ function resourcesOf(pid: number, descriptors: number): string[] {
   ];
 }
 
-/** Throws if a forwarded call has another answer than that of containerd itself. */
+/** Throws if the answer to a forwarded call differs from containerd's own answer. */
 async function assertSameAnswers({ shim, direct }: Stage): Promise<void> {
   for (const [method, list] of [
     ['Version', ''],
@@ -80,7 +80,7 @@ async function assertSameAnswers({ shim, direct }: Stage): Promise<void> {
 
 type Answer = Record<string, unknown>;
 
-/** containerd lists in no order. */
+/** Sorts the list, because containerd's order is not fixed. */
 function sorted(answer: Answer, list: string): Answer {
   const items = answer[list] as readonly { readonly id: string }[] | undefined;
   return items === undefined ? answer : { ...answer, [list]: items.toSorted((a, b) => a.id.localeCompare(b.id)) };

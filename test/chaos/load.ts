@@ -14,7 +14,7 @@ export interface Call {
   readonly message: string;
 }
 
-/** `lower`: only to the lowest values that a container ever has. */
+/** `any`: all updates. `lower`: only updates to the lowest values that a container has in the test. */
 export type Updates = 'any' | 'lower';
 
 /** Longer than the longest fault, so that a call without an answer is the shim's fault. */
@@ -23,7 +23,7 @@ const PAUSE_MS = 20;
 const SIZES = [48, 64, 96, 128, 160] as const;
 const CPUS = [5_000, 10_000, 20_000, 30_000] as const;
 
-/** Clients that call through the shim until stopped: one that resizes each pod, and two with forwarded calls. */
+/** Clients that call through the shim until stopped: one resizes each pod, two make forwarded calls. */
 export class Load {
   readonly calls: Call[] = [];
   readonly #shim: CrashingShim;
@@ -33,7 +33,7 @@ export class Load {
   #isStopped = false;
   #waiting: (() => void)[] = [];
 
-  /** @param options `updates`: which UpdateContainerResources the clients also call, as kubelet does */
+  /** @param options `updates`: the UpdateContainerResources calls that the clients also make, as kubelet does */
   constructor(
     shim: CrashingShim,
     pods: readonly RunningPod[],

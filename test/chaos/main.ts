@@ -12,10 +12,10 @@ interface Flags {
   readonly title: string;
 }
 
-/** 2.1 reads the configuration of 1.7, but not the reverse. */
+/** containerd 2.1 reads the configuration of 1.7, but 1.7 does not read that of 2.1. */
 const RELEASE = '1.7';
 const OTHER_RELEASE = '2.1';
-/** A round takes about ten seconds; one that does not settle takes a minute. */
+/** Maximum time of a round: usually about ten seconds, and a minute if the node does not settle. */
 const ROUND_MS = 60_000;
 const START_MS = 5 * 60_000;
 const say = progressOf('chaos');
@@ -51,7 +51,7 @@ async function main({ rounds, seed, title }: Flags): Promise<number> {
     const timeoutMs = START_MS + rounds * ROUND_MS;
     const node = { containerd: RELEASE, runtime: 'runc', project: 'chaos' } as const;
     const outcome = await testsInNode({ ...node, what, outDir, env, timeoutMs, say, signal });
-    // Nothing is left by a run that has ended before its first round.
+    // A run that ended before its first round leaves no figures.
     const figures = await readFile(join(outDir, 'chaos.json'), 'utf8').catch(() => undefined);
     if (figures !== undefined) process.stdout.write(`chaos: ${figuresText(JSON.parse(figures) as ChaosFigures)}\n`);
     process.stdout.write(`chaos: seed ${seed}\n`);

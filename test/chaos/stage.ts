@@ -16,7 +16,7 @@ import type { Random } from './random.ts';
 
 const SETTLED_MS = 60_000;
 const POLL_MS = 100;
-/** The CPU requests are those of the lowest limit in {@link Load}: a limit below its request is rejected. */
+/** The CPU requests equal the lowest limit in {@link Load}, because a limit below its request is rejected. */
 const POD = {
   name: 'web',
   containers: [
@@ -31,7 +31,7 @@ const START = {
   b: { limits: { memory: '128Mi', cpu: '200m' } },
 };
 
-/** The node of a soak: a shim with a state folder on a disk of its own, containerd, two pods and the clients. */
+/** The node of a chaos run: a shim with a state folder on a separate disk, containerd, two pods and the clients. */
 export class Stage {
   readonly disk = new Disk();
   readonly containerd = new Containerd();
@@ -73,7 +73,7 @@ export class Stage {
     for (const pod of this.pods.splice(0)) await pod.remove();
   }
 
-  /** Begins again after a failed round: with a new process and new pods. */
+  /** Replaces the process and the pods after a failed round. */
   async renew(): Promise<void> {
     this.inject(NO_FAULTS);
     await this.containerd.start();

@@ -33,11 +33,11 @@ export interface CampaignResult {
   readonly seconds: number;
 }
 
-/** Each containerd with the runc of its time. The newer one has more features, so more specs run. */
+/** Returns the runc of the release's time. The newer release has more features, so more specs run. */
 export const runtimeOf = (containerd: ContainerdRelease): Runtime =>
   containerd.startsWith('1.') ? 'runc' : 'runc-1.3';
 const runLimitMs = 45 * 60_000;
-/** As critest selects them. */
+/** critest selects its benchmarks by this expression. */
 const isBenchmark = /benchmark/;
 
 /**

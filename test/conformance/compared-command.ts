@@ -7,7 +7,7 @@ import { countsOf, render } from '../interop/results.ts';
 import { endingSignal } from '../runner/vitest-run.ts';
 import { NodeError } from '../support/node/index.ts';
 
-/** The parts of a command that compares a suite of others directly and through the shim. */
+/** The parts of a command that compares the results of a suite with and without the shim. */
 export interface ComparedCommand {
   /** As in `npm run NAME`. */
   readonly name: string;
@@ -18,7 +18,7 @@ export interface ComparedCommand {
   /** Specs that may fail through the shim, with the reason. */
   readonly accepted: ReadonlyMap<string, string>;
   readonly say: (line: string) => void;
-  /** Returns the results, and the versions of what ran. */
+  /** Returns the results, and the versions of the programs that ran. */
   readonly run: (
     shim: string,
     outDir: string,

@@ -33,7 +33,7 @@ export function required(name: string): string {
   return value;
 }
 
-// Our registry replaces all others. It is also the `server`, so that missing content is not fetched elsewhere.
+// Our registry replaces all others. It is also the `server`, so missing content is not fetched from elsewhere.
 function hostsToml(port: number): string {
   const address = `http://127.0.0.1:${port}`;
   return `server = "${address}"\n[host."${address}"]\ncapabilities = ["pull", "resolve"]\n`;

@@ -11,7 +11,7 @@ import { startRegistry } from './images/oci.ts';
 import type { Side } from './nodes.ts';
 import { startShim } from './shim.ts';
 
-/** The task of the part inside the node. Passed as its only argument, in JSON. */
+/** The task of the part that runs inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   readonly focus: string | null;

@@ -66,7 +66,7 @@ async function main(flags: Flags): Promise<void> {
   const shim = resolve(flags.shim);
   if (!existsSync(shim)) throw new NodeError(`the program of the shim ${shim} does not exist: run "npm run build"`);
   const ending = new AbortController();
-  // Not `once`, as in endingSignal of test/runner: execa would end this process first.
+  // Not `once`, as in endingSignal of test/runner, because execa would end this process first.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => ending.abort(signal));
   const outDir = resolve(flags.out ?? (await mkdtemp(join(tmpdir(), 'cri-resize-shim-conformance-'))));
   let keep = true;

@@ -18,15 +18,15 @@ export interface NodesCampaign {
   /** The suite and its versions, for errors. */
   readonly what: string;
   readonly node: Pick<RunOptions, 'containerd' | 'runtime' | 'memoryBytes' | 'env' | 'criTools'>;
-  /** Returns the command of one side in its node. `only`: the specs of the second round. */
+  /** Returns the command that one side runs in its node. `only`: the specs of the second round. */
   readonly command: (side: Side, only?: readonly string[]) => readonly string[];
-  /** Reads what the command has left in the output folder of its node. */
+  /** Reads the results that the command wrote to the output folder of its node. */
   readonly resultsOf: (folder: string) => Promise<Specs>;
-  /** If fewer of this number of specs than it returns pass directly, the run says too little about the shim. */
+  /** Returns the minimum of specs that pass directly. With fewer, the run says too little about the shim. */
   readonly leastPassedDirect: (specs: number) => number;
   /** Time limit of each side. */
   readonly limitMs: number;
-  /** Gets a folder for each round and side. */
+  /** Contains a folder for each round and side. */
   readonly outDir: string;
   readonly say: (line: string) => void;
   readonly signal: AbortSignal;
@@ -61,7 +61,7 @@ export function folderOf({ outDir }: Pick<NodesCampaign, 'outDir'>, round: Round
   return join(outDir, round, side);
 }
 
-/** Runs both sides. If one cannot continue, the node of the other one is stopped too. */
+/** Runs both sides. If one side cannot continue, the node of the other side is stopped too. */
 async function inParallel(campaign: NodesCampaign, round: Round, only?: readonly string[]): Promise<[Specs, Specs]> {
   const ending = new AbortController();
   const signal = AbortSignal.any([campaign.signal, ending.signal]);
@@ -74,7 +74,7 @@ async function inParallel(campaign: NodesCampaign, round: Round, only?: readonly
     }
   };
   const results = await Promise.allSettled([run('direct'), run('through')]);
-  // The first failure has stopped the other side, so it has the cause.
+  // The first failure stopped the other side, so it contains the cause.
   campaign.signal.throwIfAborted();
   if (ending.signal.aborted) throw ending.signal.reason as Error;
   return results.map((result) => (result as PromiseFulfilledResult<Specs>).value) as [Specs, Specs];
@@ -86,7 +86,7 @@ async function runSide(
   side: Side,
   only: readonly string[] | undefined,
 ): Promise<Specs> {
-  // Files of an earlier run must not pass for a result of this one.
+  // Removes files of an earlier run, which must not be taken for results of this run.
   await rm(outDir, { recursive: true, force: true });
   await mkdir(outDir, { recursive: true });
   const output = new PassThrough();

@@ -53,7 +53,7 @@ test('upgrade: a client of the bypass gets the answers of a backend that has clo
   await entry.listens();
   const client = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);
-  // Both at one time for the entry point.
+  // The entry point receives both at the same time, because it is stopped.
   entry.process!.kill('SIGSTOP');
   client.socket.write('window update');
   const last = frame(0, Buffer.alloc(20_000, 'x'));
@@ -87,13 +87,13 @@ test('upgrade: clients beyond the free descriptors wait, and the bypass ends nei
   entry.mode('hang');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, QUIET: 600 }, descriptors: 40 });
   await entry.listens();
-  // (40 - 16) / 2, as the entry point computes.
+  // The entry point computes (40 - 16) / 2 places.
   const places = 12;
   const all = Array.from({ length: 30 }, connectClient);
   await entry.says('the shim does not serve');
   await expect.poll(() => connections.length, LONG).toBe(places);
   for (const { socket } of all) socket.write('hello');
-  // A client that goes makes room for one that waits.
+  // A disconnected client frees a place for a waiting client.
   for (const { socket } of all.slice(0, 5)) socket.destroy();
   await expect.poll(() => connections.length, LONG).toBe(places + 5);
   expect(all.slice(5).filter(({ isClosed }) => isClosed())).toEqual([]);
@@ -144,7 +144,7 @@ test('without a free descriptor the bypass pauses before it accepts again, and t
   const client = connectClient();
   const pauses = (): number => entry.output.split('no client is accepted for 1 s').length - 1;
   await expect.poll(pauses, LONG).toBeGreaterThanOrEqual(3);
-  // There would be thousands at once without the pause. The clock of the entry point has hundredths of a second.
+  // Without the pause, there would be thousands at once. The entry point's clock counts hundredths of a second.
   expect(performance.now() - since).toBeGreaterThan((pauses() - 1) * 990);
   expect([connections.length, client.isClosed()]).toEqual([0, false]);
   await limit('1000');
@@ -161,7 +161,7 @@ test('a client that does not read does not delay the GOAWAY to other clients', a
   await expect.poll(() => connections.length, LONG).toBe(2);
   stalled.socket.pause();
   const data = frame(0, Buffer.alloc(16_384, 'x'));
-  // More than the sockets and the entry point hold.
+  // The data exceeds the buffers of the sockets and the entry point.
   for (let at = 0; at < 200; at += 1) connections[0]!.write(data);
   connections[1]!.write(frame(4, Buffer.alloc(0)));
   await expect.poll(() => other.received().length, LONG).toBe(9);
@@ -229,7 +229,7 @@ test('upgrade: the bypass serves clients while a hanging shim cannot be killed',
     'syscall($ARGV[0], 0x4206, $ARGV[1] + 0, 0, 0) == 0 or die "ptrace: $!"; $| = 1; print "traced"; sleep';
   const tracer = spawn('perl', ['-e', script, String(PTRACE), String(pid)], { stdio: ['ignore', 'pipe', 'inherit'] });
   await once(tracer.stdout, 'data');
-  // From its only notification on, the watchdog counts.
+  // The watchdog interval starts at the shim's only notification.
   entry.mode('serve');
   try {
     await entry.says('the shim is killed: no notification for 2 s');
@@ -256,6 +256,6 @@ test('the watchdog does not count the time for which the container of the shim i
   await delay(6000);
   process.kill(-entry.process!.pid!, 'SIGCONT');
   await entry.says('the shim is killed');
-  // The rest of the time before the pause comes after it. The clock of the entry point has hundredths of a second.
+  // The remaining time follows before the pause. The clock of the entry point counts hundredths of a second.
   expect(performance.now() - since).toBeGreaterThan(10_950);
 });

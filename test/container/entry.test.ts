@@ -30,8 +30,8 @@ afterEach(async () => {
 });
 
 /**
- * A gRPC client in this respect: after a GOAWAY its next call opens another connection, and so does one that the GOAWAY
- * has overtaken before it was sent (RFC 9113 8.7).
+ * A client that handles GOAWAY like a gRPC client: its next call opens another connection, and so does a call that
+ * crossed the GOAWAY (RFC 9113 8.7).
  */
 class Client {
   #session: ClientHttp2Session | undefined;
@@ -91,14 +91,14 @@ describe.each([
   ['has no Node', () => rmSync(at('bin/node'))],
   ['has a broken Node', () => writeFileSync(at('bin/node'), '\x7fELF broken')],
 ])('a shim that %s', (_title, fail) => {
-  // entry.speed.test.ts measures how soon.
+  // entry.speed.test.ts measures the time.
   test('the bypass serves the clients of a failing shim, including a client that waits', async () => {
     entry.mode('serve');
     fail();
     entry.run();
     await entry.listens();
     expect(await call()).toBe('containerd');
-    // Longer than a read and a window.
+    // The response is longer than a read and a window.
     expect(await call('/1000000')).toHaveLength(1_000_010);
     expect(state()).toMatch(
       /^ActiveState=active\nActiveEnterTimestampMonotonic=@\d+\nInactiveEnterTimestampMonotonic=0\n$/,
@@ -137,7 +137,7 @@ test('the bypass sends a GOAWAY only after whole frames and complete header bloc
   const bytes = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex');
   // RFC 9113, section 4.1: length, type, flags, stream. Settings, and the beginning of headers without END_HEADERS.
   const first = bytes('000000 04 00 00000000  000004 01 00 00000001 8888');
-  // Their end, a CONTINUATION with END_HEADERS, and data.
+  // The end of the headers, a CONTINUATION with END_HEADERS, and data.
   const [second, third] = [bytes('8888 000001 09 04 00000001 88'), bytes('000002 00 01 00000001 4141')];
   let connection: Socket | undefined;
   const raw = createPlainServer((socket) => (connection = socket).write(first)).listen(at('raw'));
@@ -187,14 +187,14 @@ test('KEP-1287: the entry point of the image restores the memory.high that a kil
 test('upgrade: the pauses between starts of a failing shim double up to five minutes, while the bypass serves', async () => {
   entry.mode('crash');
   const since = performance.now();
-  // The pauses take a 500th of their time.
+  // The constants are a 500th of their usual values.
   entry.run([], { constants: { UNSERVED: 0, PAUSE: 5 / 500, MOST: 300 / 500 } });
   await entry.listens();
   const pauses = (): readonly number[] =>
     [...entry.output.matchAll(/again in ([\d.]+) s/g)].map(([, seconds]) => Math.round(Number(seconds) * 500));
   await expect.poll(() => pauses().length, LONG).toBeGreaterThanOrEqual(9);
   expect(pauses().slice(0, 9)).toEqual([5, 10, 20, 40, 80, 160, 300, 300, 300]);
-  // The last of them has only begun.
+  // The last pause has only started.
   expect(performance.now() - since).toBeGreaterThan((1000 * (315 + 2 * 300)) / 500);
   expect(await call()).toBe('containerd');
 });

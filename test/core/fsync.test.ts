@@ -70,7 +70,7 @@ test('the links of enabled units are on the disk before kubelet is pointed at th
     fake.systemctl('');
     const bypass = { isUsed: false, isActive: false };
     const state = { active: [], enabled: [], hasFailed: false, bypass };
-    // No shim answers here, and after 0 s the first look at it is the last one.
+    // No shim answers here. With a timeout of 0 s, the first check is the last one.
     const site = fake.site({ wait: { timeoutMs: 0, signal: new AbortController().signal } });
     await expect(starting(site, state).do()).rejects.toThrow('timed out');
     expect(diskOrder.toSorted()).toEqual([fake.at('units'), ...wants].map((path) => `sync ${path}`));

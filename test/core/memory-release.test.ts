@@ -33,7 +33,7 @@ describe('release of memory', () => {
     return done.splice(0);
   }
 
-  /** Creates one that has released the start, after which this memory is left. */
+  /** Creates a MemoryRelease that has released memory after the start, after which this amount is in use. */
   function released(): MemoryRelease {
     const release = create();
     look(release, IDLE, IDLE, IDLE);
@@ -104,7 +104,7 @@ test('lists only mappings of a file that are read-only and unchanged', () => {
     mapping('00401000-00404000', 'r-xp', NODE),
     // Relocations, which are read-only once they are done.
     mapping('00404000-00405000', 'r--p', NODE, 24),
-    // The same in swap, or where it is unknown that they were changed.
+    // Relocations in swap, or on a kernel that does not report changed pages.
     mapping('00405000-00406000', 'r--p', NODE, 0, 24),
     mapping('00406000-00407000', 'r--p', NODE),
     mapping('00407000-00408000', 'r-xp', NODE, 0, 4),

@@ -83,7 +83,7 @@ test('a failed load rejects its uses, and the next use loads again', async () =>
   const first = [value.get(), value.get()];
   const used = value.ifUsed();
   loads[0]?.reject(new Error('no memory'));
-  // The first use that sees the failure starts the next load before the second one sees it.
+  // The first caller that sees the failure starts the next load before the second caller sees it.
   const next = first[0]!.catch(() => value.get());
   await expect(first[0]).rejects.toThrow('no memory');
   await expect(first[1]).rejects.toThrow('no memory');

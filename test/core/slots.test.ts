@@ -48,7 +48,7 @@ test('an action that leaves the queue does not run, and takes no slot', async ()
   expect(await slots.run(() => Promise.resolve('free'), forever)).toBe('free');
 });
 
-/** Actions that note when they begin, and end when the test says so. */
+/** Actions that record their start, and end when a test requests it. */
 class Actions {
   readonly begun: string[] = [];
   readonly end = new Map<string, () => void>();
@@ -116,7 +116,7 @@ test('an action that hangs delays other actions for a limited time, and does not
     await vi.advanceTimersByTimeAsync(1);
     expect(actions.begun).toEqual(['hangs', 'b', 'c']);
     await vi.advanceTimersByTimeAsync(200);
-    // All of them still run, and count no more.
+    // These actions still run, but no longer count.
     void actions.run('d');
     expect(actions.begun).toEqual(['hangs', 'b', 'c', 'd']);
     actions.end.get('d')?.();

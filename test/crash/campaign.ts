@@ -25,7 +25,7 @@ export interface PointFailure {
   readonly what: string;
 }
 
-/** Crash points that are passed as often as the kernel's progress requires: only the first is tested. */
+/** Crash points whose number depends on the kernel's progress. Only the first one is tested. */
 const VARYING = /^cgroup-write-\w+ memory\.(high|reclaim)#(?!1$)/;
 
 const WITHIN = new Set(['journal-write-synced', 'journal-write-renamed', 'journal-remove-unlinked']);
@@ -42,7 +42,7 @@ export class Campaign {
   #start: Values = {};
   #processes: Values = {};
   #allowed: Values[] = [];
-  /** Crash points that only a shim passes that was just started. */
+  /** Crash points that only occur right after the start of a shim. */
   #onlyAtFirst: ReadonlySet<string> = new Set();
   readonly #failures: PointFailure[] = [];
 
@@ -103,8 +103,8 @@ export class Campaign {
         if (recovery.length > longest.recovery.length) longest = { point, recovery };
       });
     }
-    // The longest recovery is killed at its own crash points. Those within one journal write are the same in any
-    // scenario.
+    // The longest recovery is killed at its own crash points. Points within a journal write are the same in all
+    // scenarios.
     const fresh = this.#newPairs(longest.recovery);
     for (const again of fresh)
       await this.#trying(`${longest.point}, ${again}`, async () => {
@@ -122,7 +122,7 @@ export class Campaign {
     return isNew;
   }
 
-  /** Returns the points that follow another point than in earlier scenarios. */
+  /** Returns the points that follow other points than in earlier scenarios. */
   #newPairs(recovery: readonly string[]): readonly string[] {
     return recovery.filter((point, index) => {
       const pair = [recovery[index - 1] ?? '', point].map((name) => name.split('#')[0]).join(', then ');
@@ -147,7 +147,7 @@ export class Campaign {
     }
   }
 
-  /** Kills the shim at a point, and at a second one of its recovery. Returns the points of the last recovery. */
+  /** Kills the shim at a point, and optionally at a point of its recovery. Returns the points of the last recovery. */
   async #kill(point: string, again?: string): Promise<readonly string[]> {
     await this.#enter();
     if (this.#onlyAtFirst.has(point)) await this.#shim.restart();
@@ -192,7 +192,7 @@ export class Campaign {
     await this.#assertWhole();
   }
 
-  /** Checks what holds whenever no resize is in progress. */
+  /** Checks the rules that apply whenever no resize is in progress. */
   async #assertWhole(): Promise<void> {
     const { pod } = this.#stage;
     const isOpen = ({ transaction, holds = [] }: Record): boolean => transaction !== undefined || holds.length > 0;
@@ -264,7 +264,7 @@ export class Campaign {
   }
 
   async #makePod(): Promise<void> {
-    // Not through the shim, whose processes end.
+    // Creates the pod directly, because the processes of the shim are killed.
     this.#pod = await runPod(this.#direct, { name: 'web', containers: [], ...this.#scenario.pod });
     // The shim writes the policies of volumes to the journal when it first sees a pod: not during a resize.
     if (this.#scenario.pod.volumes !== undefined) await this.#shim.restart();
@@ -317,7 +317,7 @@ export class Campaign {
   }
 }
 
-/** The cgroup writes and calls of transactions that have to be tested, each before and after. */
+/** The cgroup writes and transaction calls that must be tested, each before and after its effect. */
 const TARGETS: Readonly<{ [kind: string]: readonly string[] }> = {
   'cgroup-write': [
     ...['cpu.max', 'cpu.weight', 'memory.max', 'memory.high', 'memory.high max', 'memory.reclaim'],

@@ -25,7 +25,7 @@ export const sizesIn = ({ volumes }: Pick<Record, 'volumes'>): { readonly [volum
     Object.entries(volumes).flatMap(([name, { source, policy }]) => (source === 'asked' ? [[name, policy.size]] : [])),
   );
 
-/** A recovery begins again while a runtime is too busy to answer in time. */
+/** A recovery is repeated while the runtime is too busy to answer in time. */
 const LONGEST_RECOVERY_MS = 120_000;
 
 /** A shim that is killed at a crash point and started again, with new clients for each start. */

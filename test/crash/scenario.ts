@@ -13,7 +13,7 @@ export interface Stage {
   /** A client of containerd itself, without the shim. */
   readonly direct: CriClient;
   readonly pod: RunningPod;
-  /** A caller of several calls reports each answer: the pod may have its current values after a recovery. */
+  /** Called after each answer if there are several calls: a recovery may restore the values of this moment. */
   answered(): void;
 }
 
@@ -28,17 +28,17 @@ export interface Scenario {
   readonly prepare?: (stage: Stage) => Promise<unknown>;
   /** The calls of the caller. */
   readonly act: (stage: Stage) => Promise<unknown>;
-  /** Removes obstacles after each run. After a kill, it is called once the shim has recovered. */
+  /** Removes obstacles after each run. After a kill, called when the shim has recovered. */
   readonly after?: (stage: Stage) => void;
-  /** The calls after a restart of the shim, which have to lead to the target: kubelet repeats its calls. */
+  /** The calls that must lead to the target after a restart of the shim, because kubelet repeats its calls. */
   readonly repeat?: (stage: Stage) => Promise<unknown>;
   /** Waits after a restart of the shim, before the pod is checked. */
   readonly meanwhile?: (stage: Stage) => Promise<void>;
-  /** The error that the calls are rejected with. Without it, the calls succeed. */
+  /** The error of the rejected calls. If absent, the calls succeed. */
   readonly rejected?: RegExp;
-  /** The values of the pod afterwards, where they differ from the start. */
+  /** The expected values of the pod after the resize, where they differ from the start. */
   readonly target: Values;
-  /** Sizes of volumes that the journal has afterwards, in bytes. */
+  /** The expected sizes of volumes in the journal after the resize, in bytes. */
   readonly allocated?: Readonly<{ [volume: string]: number }>;
   /** Set when nothing is written or called, so that the scenario passes no crash points. */
   readonly pointless?: true;

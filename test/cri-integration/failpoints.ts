@@ -19,8 +19,8 @@ const network = {
 };
 
 /**
- * Returns what adds to containerd's configuration what its tests expect (script/test/utils.sh of its module): a runtime
- * and a network that fail on demand, and a socket for NRI plugins.
+ * Returns a function that adds to containerd's configuration what its tests need (script/test/utils.sh of its module):
+ * a runtime and a network that fail on demand, and a socket for NRI plugins.
  * @param programs the folder of the failing plugins
  */
 export async function withFailpoints(programs: string): Promise<(config: string) => string> {

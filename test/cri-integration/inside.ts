@@ -11,7 +11,7 @@ import { imageList, pause, suiteImages, suiteName } from './programs.ts';
 import { readGoTests } from './report.ts';
 import { RestartingContainerd } from './restarting.ts';
 
-/** The task of the part inside the node. Passed as its only argument, in JSON. */
+/** The task of the part that runs inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   /** The tests: names, without those of subtests. Null: all. */
@@ -55,7 +55,7 @@ async function throughShim(order: InsideOrder, outDir: string): Promise<void> {
   if (end !== 0) throw new Error(`the shim exited with ${end}, see shim.log`);
 }
 
-/** Runs each test in a process of its own: one that panics or hangs must not end the others. */
+/** Runs each test in a separate process, because a test that panics or hangs must not end the others. */
 async function runTests({ programs, tests }: InsideOrder, endpoint: string, outDir: string): Promise<void> {
   const suite = join(programs, suiteName);
   const chosen = tests ?? (await namesOf(suite));

@@ -23,7 +23,7 @@ interface Flags {
 
 const say = progressOf('cri-integration');
 const LIMIT_MS = 120 * 60_000;
-/** runc of containerd's time: an older one lacks what the tests check. */
+/** The runc of containerd's time. An older runc lacks features that the tests check. */
 const RUNTIME = 'runc-1.3';
 
 const program = new Command('cri-integration')
@@ -56,7 +56,7 @@ async function main(flags: Flags): Promise<void> {
     say,
     run: async (shim, outDir, signal) => {
       const results: WitnessResult[] = [];
-      // One after the other, because each uses two nodes.
+      // Runs the releases one after the other, because each uses two nodes.
       for (const release of containerd) {
         results.push(await runSuite(release, { ...flags, shim }, join(outDir, release), signal));
       }

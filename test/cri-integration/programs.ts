@@ -16,7 +16,7 @@ export const suiteName = 'cri-integration.test';
 const failpoints = ['containerd-shim-runc-fp-v1', 'cni-bridge-fp', 'runc-fp', 'loopback-v2'];
 
 /**
- * containerd's own tests of its CRI server, and what they need to make pods fail. Built from its Go module the first
+ * containerd's own tests of its CRI server, and the programs that make pods fail. Built from its Go module the first
  * time. Throws GoMissing without a Go toolchain.
  * @returns the folder with the programs
  */
@@ -45,7 +45,7 @@ const busybox = 'ghcr.io/containerd/busybox:1.36';
 export function suiteImages(program: Uint8Array, applets: readonly string[]): Map<string, OciImage> {
   const base = [...busyboxLayer(program, applets), ...users];
   const shell: OciImage = { layers: [base, [file('etc/name', 'busybox\n')]], config: { command: ['/bin/sh'] } };
-  // More than one layer: tests compare what is unpacked of each.
+  // Several layers, because tests compare the unpacked content of each layer.
   const layered = (name: string): OciImage => ({
     layers: [base, [file('etc/name', `${name}\n`)], [file('etc/os-release', 'NAME="Alpine Linux"\n')]],
     config: { command: ['/bin/sh'] },
@@ -61,7 +61,7 @@ export function suiteImages(program: Uint8Array, applets: readonly string[]): Ma
   ]);
 }
 
-/** The file for `--image-list`: only the image that is named by its digest differs from what the tests know. */
+/** Returns the file for `--image-list`. Only the image with a digest in its name differs from the list of the tests. */
 export function imageList(images: ReadonlyMap<string, OciImage>): string {
   const image = images.get('containerd/busybox:1.36');
   if (image === undefined) throw new Error(`there is no image ${busybox}`);

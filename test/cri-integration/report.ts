@@ -1,7 +1,7 @@
 import type { Outcome, Spec } from '../conformance/results/results.ts';
 
 const START = /^=== RUN\s+(\S+)$/;
-/** The following lines were printed by this test, which had started before. */
+/** Marks the following lines as output of this test, which was started before. */
 const GOES_ON = /^=== (?:NAME|CONT)\s+(\S+)$/;
 const PAUSED = /^=== PAUSE\s/;
 const END = /^\s*--- (PASS|FAIL|SKIP): (\S+) \((\d+(?:\.\d+)?)s\)$/;
@@ -9,8 +9,8 @@ const outcomes: Readonly<Record<string, Outcome>> = { PASS: 'passed', FAIL: 'fai
 const LONGEST_REASON = 20;
 
 /**
- * Reads the output of a Go test program (`-test.v`): each test and subtest by its name. The reason of a test that did
- * not pass is what it printed last. A test that started and did not end counts as failed: the program ended before.
+ * Reads the output of a Go test program (`-test.v`). Returns each test and subtest by name. The reason of a test that
+ * did not pass is its last output. A test without an end counts as failed, because the program ended before it.
  */
 export function readGoTests(output: string): Map<string, Spec> {
   const specs = new Map<string, Spec>();
@@ -38,7 +38,7 @@ export function readGoTests(output: string): Map<string, Spec> {
     const reason = outcome === 'passed' ? '' : lastOf(printed.get(name) ?? []);
     specs.set(name, { name, outcome, reason, seconds: Number(seconds) });
     printed.delete(name);
-    // The following lines belong to the test around it, or to the next one.
+    // The following lines belong to the enclosing test, or to the next one.
     current = printed.get(name.split('/').slice(0, -1).join('/')) ?? [];
   }
   for (const [name, lines] of printed) {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 
-/** Tests poll once a second until no containerd runs, and must see that. */
+/** Tests poll once per second until containerd is down, and must observe this. */
 const DOWN_MS = 3000;
 
 /** Starts the node's containerd again when a test has killed it. */
@@ -21,7 +21,7 @@ export class RestartingContainerd {
   async #follow(): Promise<void> {
     const { signal } = this.#ending;
     for (;;) {
-      // Ends with containerd: what started it has the other end open until then.
+      // The read ends with containerd, because its parent process has the other end of the FIFO open until then.
       const { failed } = await execa('cat', ['/run/node/containerd.alive'], { cancelSignal: signal, reject: false });
       if (signal.aborted) return;
       if (failed) throw new Error('cannot follow containerd');

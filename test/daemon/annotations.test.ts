@@ -78,7 +78,7 @@ describe('a daemon with --kubeconfig', () => {
 
   test('starts, serves and stops at once if the API server accepts connections and never completes a response', async () => {
     const endless = createServer((socket) => {
-      // The request has data again and again, so that it does not end for a lack of data.
+      // The request keeps sending data, so that it does not time out for lack of data.
       const timer = setInterval(() => socket.write('a'), 1000);
       socket.on('error', () => undefined).on('close', () => clearInterval(timer));
       socket.write('HTTP/1.1 200 OK\r\na: ');

@@ -169,7 +169,7 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', ()
     await agent.untilEnded(3);
     expect(await kubelet.code('/s/Echo')).toBe(0);
     expect(agent.ended).toBe(3);
-    // Two more of kubelet's connections end two of the agent's.
+    // Two more connections of kubelet close two connections of the agent.
     for (const ended of [4, 5]) {
       daemon
         .connect()
@@ -254,7 +254,7 @@ describe('hostile input', () => {
       const api = join(daemon.folder, 'resize.sock');
       const program = daemon.start('--resize-listen', `unix://${api}`);
       await program.logged('serving');
-      // The API is served last, and its server is loaded with the first call.
+      // The API is served last, and its server is loaded by the first call.
       const check = (): Promise<number> => daemon.connect(api).code('/grpc.health.v1.Health/Check');
       await vi.waitFor(async () => expect(await check()).toBe(0), LONG_WAIT);
       await sendAndReset(api, [fields, fields, fields]);
@@ -293,7 +293,7 @@ describe('long requests', () => {
 
   test.each([
     ['16 MiB, which containerd accepts too, reaches its handler, which rejects it', 16 * MiB, status.INVALID_ARGUMENT],
-    ['more ends before', 16 * MiB + 1, status.RESOURCE_EXHAUSTED],
+    ['more than 16 MiB is rejected before', 16 * MiB + 1, status.RESOURCE_EXHAUSTED],
   ])('updates of up to 16 MiB reach their handler: an update of %s', async (_, size, code) => {
     await daemon.startBackend();
     const program = daemon.start();
@@ -448,7 +448,7 @@ describe('pass-through mode', () => {
     const program = daemon.start('--intercept=false');
     await program.logged('serving');
     expect(await daemon.connect(daemon.backendPath).code(SHIM_STATUS_PATH)).toBe(12);
-    // The fake backend answers no CRI call: the installer asks those first.
+    // The fake backend answers no CRI calls, which the installer makes first.
     await expect(queryRuntime(daemon.listen)).rejects.toThrow('UNIMPLEMENTED');
   });
 });

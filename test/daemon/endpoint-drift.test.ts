@@ -38,7 +38,7 @@ test("checks kubelet's endpoint for the first time 500 ms after the start", asyn
   clock.pass(499);
   expect([drift.state, drift.check()]).toEqual(['unknown', undefined]);
   clock.pass(1);
-  // The next look is scheduled.
+  // The next check is scheduled.
   await expect.poll(() => clock.next, LONG_WAIT).toBeDefined();
 });
 

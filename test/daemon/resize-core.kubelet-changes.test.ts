@@ -23,7 +23,7 @@ test("each change of kubelet's state is checked for decreases, and resizes are r
     changed();
     return freed;
   };
-  // The first reading, a new pod, a raised request, a lowered one, no change, a pod less.
+  // The first reading, a new pod, a raised request, a lowered request, no change, a removed pod.
   expect([
     freedAfter(['a', entry(100)]),
     freedAfter(['a', entry(100)], ['b', entry(100)]),

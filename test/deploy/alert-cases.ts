@@ -1,11 +1,11 @@
-/** A case per alert of deploy/alerts.yaml: series by the minute, a time without it, a time when it fires. */
+/** A test case of an alert in deploy/alerts.yaml: series by minute, a time without and a time with the alert. */
 export interface AlertCase {
   readonly alert: string;
   /** Values by series, in promtool's notation: `0x10` is eleven zeros, `0+1x5` starts at 0 and adds 1 five times. */
   readonly series: Readonly<Record<string, string>>;
   readonly calm: string;
   readonly fires: string;
-  /** A later time at which it still fires. */
+  /** A later time at which the alert still fires. */
   readonly stays?: string;
   /** Labels of the alerts that fire, in addition to those of the rule. */
   readonly labels: readonly Readonly<Record<string, string>>[];
@@ -45,7 +45,7 @@ export const quietCases: readonly Pick<AlertCase, 'alert' | 'series'>[] = [
   // No node has the label yet, or any more.
   { alert: 'CriResizeShimAbsent', series: { [wanted]: '0x1700' } },
   { alert: 'CriResizeShimAbsent', series: { ...builds, [wanted]: '100x40' } },
-  // A node that waits for its first turn: the installer answers without metrics.
+  // A node that waits for its turn in the rollout: the installer answers without metrics.
   { alert: 'CriResizeShimDown', series: { [`up{${place}}`]: '1x1700' } },
   // An invalid configuration has its own alerts.
   { alert: 'CriResizeShimNotReady', series: { [ours('ready', 'check="configuration"')]: '0x40' } },
@@ -66,7 +66,7 @@ export const alertCases: readonly AlertCase[] = [
       [ours('ready', 'check="kubernetes"')]: '0x30',
       [ours('ready', 'check="kubelet"')]: '0x30',
       [ours('ready', 'check="records"')]: '0x30',
-      // The shim forwards resizes then.
+      // With an invalid configuration, the shim forwards resizes.
       [ours('ready', 'check="configuration"')]: '0x30',
     },
     ...{ calm: '10m', fires: '12m', labels: [{ ...at, check: 'journal' }] },
@@ -78,7 +78,7 @@ export const alertCases: readonly AlertCase[] = [
   },
   {
     alert: 'CriResizeShimNotIntercepting',
-    // Off for less than an hour is an incident that is being looked at.
+    // Switched off for less than an hour: somebody is working on an incident.
     series: { [ours('intercepting')]: '0x50 1 0x90' },
     ...{ calm: '100m', fires: '115m', labels: [at] },
   },
@@ -99,7 +99,7 @@ export const alertCases: readonly AlertCase[] = [
   },
   {
     alert: 'CriResizeShimDown',
-    // A target that never was a shim is none that is down.
+    // A target that never was a shim does not count as down.
     series: {
       [`up{${place}}`]: '1x10 0x1700',
       'up{job="other", instance="a"}': '0x1700',
@@ -174,7 +174,7 @@ export const alertCases: readonly AlertCase[] = [
   },
   {
     alert: 'CriResizeShimFleetNotReady',
-    // One of a hundred nodes is within the limit of 1 %, a second one is not.
+    // One failing node of a hundred is within the limit of 1 %, and a second one exceeds it.
     series: {
       ...nodes(onNode('ready', 'check="journal"'), ['1x40', '1x10 0x30'], 2),
       [onNode('ready', 'check="journal"')('n0')]: '0x40',

@@ -47,7 +47,7 @@ async function checkRestore(render: Render, all: readonly Manifest[]): Promise<v
   ]);
   for (const manifest of hooks) {
     assert.equal(hook(manifest), 'pre-delete', keyOf(manifest));
-    // Only what a failed Job needs stays for a look at it.
+    // Only the objects that a failed Job needs remain, for inspection.
     assert.equal(manifest.metadata.annotations?.['helm.sh/hook-delete-policy'], 'before-hook-creation,hook-succeeded');
   }
   const rules = hooks.flatMap((manifest) => (manifest['rules'] as Rule[] | undefined) ?? []);
@@ -73,7 +73,7 @@ async function checkRestore(render: Render, all: readonly Manifest[]): Promise<v
   assert.ok(without.every((manifest) => hook(manifest) === undefined));
 }
 
-/** A pod has to end before the Job does, and the Job before Helm, or nobody says on which node the shim is left. */
+/** Checks that a pod ends before the Job, and the Job before Helm, so that nodes with the shim are reported. */
 function checkTimes(all: readonly Manifest[], job: number): void {
   const { terminationGracePeriodSeconds: pod, containers } = daemonSet(all).spec.template.spec;
   assert.equal(readOptions(containers[0]!.args).grace, pod * 1000);

@@ -124,7 +124,7 @@ describe('kustomizations', () => {
       expect(pod().nodeSelector).toMatchObject({ [key]: value });
       expect(options.grace).toBe(pod().terminationGracePeriodSeconds * 1000);
       expect(options.lease).toBe('cri-resize-shim-installer');
-      // The revision of a pod: a halt and the canaries belong to it.
+      // The revision of a pod, which a halt and the canaries refer to.
       expect(env).toContainEqual({
         name: 'REVISION',
         valueFrom: { fieldRef: { fieldPath: "metadata.labels['controller-revision-hash']" } },
@@ -227,7 +227,7 @@ describe('kustomizations', () => {
           granted().some((rule) => allows(rule, call)),
           JSON.stringify(call),
         ).toBe(true);
-      // Each verb of each rule is needed by a call.
+      // The calls need each verb of each rule.
       const single = granted().flatMap((rule) =>
         rule.verbs.flatMap((verb) =>
           rule.resources.map((resource) => ({ ...rule, verbs: [verb], resources: [resource] })),

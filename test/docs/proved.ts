@@ -1,7 +1,7 @@
 const withToken = 'test/daemon/metrics.test.ts, with a token file of its own';
 
 /**
- * Why test/e2e/command-line/docs.test.ts does not run some commands of the pages: another test runs them, or they
+ * Reasons why test/e2e/command-line/docs.test.ts does not run a command of the pages: another test runs it, or it
  * cannot run here. The keys are the lines on the pages.
  */
 export const elsewhere: Readonly<Record<string, string>> = {
@@ -35,7 +35,7 @@ const needsCrictl =
   'crictl is built only if Go is installed: npm run nightly -- --only conformance runs it through the shim';
 const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 
-/** Reasons why that test runs none of the commands that begin with the key. */
+/** Reasons why that test runs no command that begins with the key. */
 export const notRunHere: Readonly<Record<string, string>> = {
   'kubectl ': needsCluster,
   'helm ': `${needsCluster}; npm run check renders the chart with helm, if Go is installed`,

@@ -13,7 +13,7 @@ import type { Outcome } from './target.ts';
  */
 
 const PROGRAM = 'program';
-/** The hundredths of all inputs that the whole program gets. */
+/** The percentage of all inputs that the whole program receives. */
 const PROGRAM_SHARE = 50;
 /** This program is in dist/tools. */
 const shipped = fileURLToPath(new URL('../cri-resize-shim.js', import.meta.url));
@@ -46,7 +46,7 @@ async function main({ inputs, seed, only, target }: Flags): Promise<number> {
     if (!isWhole) return [];
     return [await runProgram({ seed, only, inputs: (inputs * PROGRAM_SHARE) / all, program: shipped }, say)];
   };
-  // At the same time: the program leaves half of two processors to the others.
+  // Runs both at the same time: the program leaves half of two processors to the other targets.
   const outcomes = await Promise.all([whole(), inThisProcess()]);
   return report(outcomes.flat(), seed);
 }

@@ -2,6 +2,6 @@ import { existsSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Makes a folder, in memory where that is possible: millions of inputs are written to files. */
+/** Creates a folder, in memory if possible, because millions of inputs are written to files. */
 export const memoryFolder = (prefix: string): string =>
   mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), prefix));

@@ -48,7 +48,7 @@ describe('H2: the annotations of a pod', () => {
     const ownerReferences = [{ kind: 'Node', name: 'node-1' }];
     const metadata = { uid: 'uid-own', name: 'web', namespace: 'tenant', resourceVersion: '1' };
     const pod = podOf({ metadata: { ...metadata, annotations, ownerReferences } }, 'node-1');
-    // Only this one has the characters of a uid. No pod of the node has it.
+    // Only this name consists of characters that a uid may have. No pod of the node has it.
     const isUid = uid === '__proto__';
     expect(pod).toMatchObject({ uid: isUid ? uid : 'uid-own', isMirror: isUid, namespace: 'tenant', name: 'web' });
   });

@@ -67,7 +67,7 @@ describe('frame reader', () => {
           for (const chunk of cut(bytes, places)) {
             const before = seen.length;
             reader.push(chunk);
-            // One frame more may have begun in the chunk before.
+            // The previous chunk may have contained the start of one more frame.
             expect(seen.length - before).toBeLessThanOrEqual(turnCost + 1);
             chunk.fill(0xdb);
           }

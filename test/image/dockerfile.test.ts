@@ -39,7 +39,7 @@ test('upgrade: the Dockerfile copies everything that its steps need, and its pro
       for (const from of words.slice(0, -1))
         cpSync(from, words.at(-1)!.endsWith('/') ? join(to, basename(from)) : to, { recursive: true });
     } else if (command === 'npm') {
-      // The packages of the checkout are from the same lock file.
+      // The checkout's packages match the same lock file.
       symlinkSync(resolve('node_modules'), join(build, 'node_modules'));
     } else {
       await execa(command, rest, { cwd: build });

@@ -29,7 +29,7 @@ export class Arm {
 
   private constructor(
     private readonly options: ArmOptions,
-    /** For sockets, whose paths must be short. */
+    /** The folder for sockets, whose paths must be short. */
     private readonly folder: string,
   ) {}
 

@@ -5,8 +5,8 @@ import { runToEnd } from './process.ts';
 import type { Witness, WitnessRun } from './witness.ts';
 
 /**
- * The cases of grpc-go's interop client that need neither TLS nor credentials, each on a connection of its own.
- * pick_first_unary needs servers with names, which grpc-go's do not have.
+ * The cases of grpc-go's interop client that need neither TLS nor credentials, each on a separate connection.
+ * pick_first_unary is missing, because grpc-go's servers do not report names.
  */
 const calls = [
   'empty_unary',
@@ -27,7 +27,7 @@ const calls = [
 /** The server runs these one after the other. A load balancer of the client passes the reports to the case. */
 const loadReports = ['orca_per_rpc', 'orca_oob'];
 const reportingBalancer = '{"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}';
-/** On one connection, and each call on a new one. */
+/** Soak tests: all calls on one connection, and each call on a new connection. */
 const soaks = ['rpc_soak', 'channel_soak'];
 
 const DEADLINE_MS = 60_000;
@@ -46,7 +46,7 @@ const caseOf = (test: string, flags: readonly string[] = []): ClientCase => ({
   deadlineMs: DEADLINE_MS,
 });
 
-/** Calls by this many threads of one client. How long a call takes is not compared. */
+/** A soak test with this many threads in one client. Durations are not compared. */
 const soakOf = (test: string, threads: number): ClientCase => ({
   name: `grpc ${test}, ${threads} threads`,
   args: [
@@ -80,7 +80,7 @@ export class GrpcWitness implements Witness {
     });
   }
 
-  /** All pass on a quiet machine. */
+  /** On a quiet machine, all cases pass. */
   get leastPassedDirect(): number {
     return Math.floor((this.#alone.length + this.#atOnce.length) * 0.9);
   }
@@ -89,7 +89,7 @@ export class GrpcWitness implements Witness {
     const isChosen = ({ name }: { readonly name: string }): boolean => only?.includes(name) ?? true;
     const results: Spec[] = [];
     for (const one of this.#alone.filter(isChosen)) results.push(await this.#runClient(one, run));
-    // A call that fails among many clients may pass alone, so all of them run again.
+    // A call that fails among many concurrent clients may pass on its own, so all clients run again.
     if (this.#atOnce.some(isChosen))
       results.push(...(await Promise.all(this.#atOnce.map((one) => this.#runClient(one, run)))));
     return new Map(results.filter(isChosen).map((result) => [result.name, result]));

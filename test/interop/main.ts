@@ -15,7 +15,7 @@ import type { WitnessResult } from './results.ts';
 import { accepted, countsOf, render } from './results.ts';
 import type { Witness } from './witness.ts';
 
-/** The suite `interop`: HTTP/2 and gRPC as programs of others test them, directly and through the shim. */
+/** The suite `interop`: tests HTTP/2 and gRPC with third-party programs, directly and through the shim. */
 
 const witnessNames = ['h2spec', 'grpc'] as const;
 
@@ -30,7 +30,7 @@ const say = progressOf('interop');
 
 function count(text: string): number {
   const clients = /^\d{1,3}$/.test(text) ? Number(text) : 0;
-  // Each has a connection with a running call, and the shim accepts 256.
+  // Each client has a connection with a running call, and the shim accepts 256 connections.
   if (clients < 1 || clients > 200) throw new InvalidArgumentError('expected a number from 1 to 200.');
   return clients;
 }
@@ -46,7 +46,7 @@ const program = new Command('interop')
   .option('--shim <file>', 'program of the shim', join(packageRoot(), 'dist/cri-resize-shim.js'))
   .parse();
 
-/** Runs the chosen witnesses one after the other. Says which ones cannot be built here. */
+/** Runs the selected witnesses one after the other. Reports the witnesses that cannot be built here. */
 async function runAll({ only, clients, shim }: Flags, outDir: string, signal: AbortSignal): Promise<WitnessResult[]> {
   const { server, client } = await obtainGrpc(say);
   const witnesses: Readonly<Record<(typeof witnessNames)[number], () => Promise<Witness>>> = {

@@ -60,7 +60,7 @@ export class Service {
     private readonly what: string,
     private readonly child: ReturnType<typeof Service.spawn>,
     private readonly logged: Promise<unknown>,
-    /** The capture of the line of {@link ServiceStart.ready}. */
+    /** The text that {@link ServiceStart.ready} captured. */
     readonly captured: string,
   ) {
     this.ended = child.then(() => void (this.#hasEnded = true));

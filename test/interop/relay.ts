@@ -30,11 +30,11 @@ export class Relay {
     ] as const) {
       this.#sockets.add(one);
       one.setNoDelay();
-      // 'close' follows.
+      // The event 'close' follows.
       one.on('error', () => undefined);
       one.on('close', () => {
         this.#sockets.delete(one);
-        // After what has been read before: a GOAWAY may come just before a reset.
+        // Ends the other connection after the bytes that were read before, because a GOAWAY may precede a reset.
         other.destroySoon();
       });
       one.pipe(other);

@@ -11,12 +11,12 @@ export interface WitnessResult {
   readonly seconds: number;
 }
 
-/** The differences that nothing excuses. */
+/** Returns the differences that the list of accepted cases does not contain. */
 function unaccepted({ verdict }: WitnessResult, accepted: ReadonlyMap<string, string>): readonly Difference[] {
   return verdict.real.filter(({ name }) => !accepted.has(name));
 }
 
-/** Cases that are no worse through the shim, and those that are, with faults at the end. */
+/** Returns the number of cases that are no worse through the shim, and of those that are, plus faults at the end. */
 export function countsOf(
   results: readonly WitnessResult[],
   accepted: ReadonlyMap<string, string>,

@@ -1,6 +1,6 @@
 import type { Specs } from '../conformance/results/results.ts';
 
-/** A program that tests a server and that nobody wrote for this one. */
+/** A third-party program that tests a server. */
 export interface Witness {
   readonly name: string;
   /** If fewer cases than this pass directly, the run says too little about the shim. */

@@ -39,7 +39,7 @@ export class ControlPlane {
   static async start(options: ControlPlaneOptions): Promise<ControlPlane> {
     const cluster = await Cluster.start(options.folder, {
       hasAccounts: true,
-      // Nothing resolves the name of the node, which the API server uses otherwise.
+      // No DNS resolves the name of the node, which the API server would use by default.
       serverFlags: ['--kubelet-preferred-address-types=InternalIP'],
     });
     const plane = new ControlPlane(cluster, options);

@@ -9,7 +9,7 @@ import { startShim } from '../conformance/shim.ts';
 import { ControlPlane } from './control-plane.ts';
 import { e2eImages } from './programs.ts';
 
-/** The task of the part inside the node. Passed as its only argument, in JSON. */
+/** The task of the part that runs inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   /** Ginkgo's regular expression for full names of specs. */

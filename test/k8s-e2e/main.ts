@@ -51,7 +51,7 @@ const program = new Command('k8s-e2e')
       'spec by spec. Fails if a spec passes directly but not through the shim.',
   )
   .addOption(new Option('--containerd <release>', 'containerd release').choices(containerdReleases).default('2.3'))
-  // The specs execute programs in containers with a hundredth of a processor, and runc spends that for seconds.
+  // The specs run programs in containers with a hundredth of a processor, and runc uses that amount for seconds.
   .addOption(new Option('--runtime <name>', 'OCI runtime').choices(runtimes).default('crun'))
   .addOption(new Option('--only <group...>', 'groups of specs').choices(groupNames).default([...groupNames]))
   .option('--focus <regex>', 'run specs whose full name matches (Go syntax) instead of the groups')

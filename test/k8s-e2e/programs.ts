@@ -26,10 +26,9 @@ const ginkgo: GoModule = {
 };
 
 /**
- * The specs (e2e.test), the program of their images (agnhost), what runs them in parallel (ginkgo), and the parts of a
- * cluster that they need in addition to API server and kubelet. Built from Go modules the first time. Throws GoMissing
- * without a Go toolchain.
- * @returns the folder with the programs
+ * Returns the folder with the specs (e2e.test), the program of their images (agnhost), the program that runs specs in
+ * parallel (ginkgo), and the parts of a cluster that are needed in addition to API server and kubelet. Built from Go
+ * modules the first time. Throws GoMissing without a Go toolchain.
  */
 export async function obtainE2e(progress: Progress): Promise<string> {
   const kubernetes = kubernetesModule(release);
@@ -58,9 +57,9 @@ export interface ImageParts {
 }
 
 /**
- * The images that the specs name, by repository and tag. An image that is not known here is left out, and the specs
- * that need it fail on both sides.
- * @param names as the specs have them: `registry.k8s.io/e2e-test-images/busybox:1.37.0-1`
+ * Returns the images that the specs name, by repository and tag. Unknown images are omitted, so that the specs that
+ * need them fail on both sides.
+ * @param names as in the specs: `registry.k8s.io/e2e-test-images/busybox:1.37.0-1`
  */
 export function e2eImages(names: readonly string[], parts: ImageParts): Map<string, OciImage> {
   const known = contents(parts);
@@ -100,7 +99,7 @@ function contents({ busybox, applets, agnhost }: ImageParts): Map<string, OciIma
 /** Specs fetch addresses with curl, whose last argument is the address. */
 const curl = '#!/bin/sh\nfor address; do :; done\nexec wget -q -O - "$address"\n';
 
-/** Some specs start bash. What they run is for any shell. */
+/** Some specs start bash, with commands that any shell supports. */
 const bash = '#!/bin/sh\nexec /bin/sh "$@"\n';
 
 /**

@@ -56,7 +56,7 @@ describe('a checkpoint of kubelet', () => {
     expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, unrecognized: 0 });
   });
 
-  // checkpoint.speed.test.ts measures how long that takes.
+  // checkpoint.speed.test.ts measures the duration.
   test('a checkpoint of 3,000 pods is read with all of them', () => {
     const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
     const entries = Object.fromEntries(Array.from({ length: 3000 }, (_, n) => [`pod-${n}`, withMemory(containers)]));

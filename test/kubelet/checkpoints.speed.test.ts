@@ -50,6 +50,6 @@ test('KEP-1287: reading a checkpoint of 5 MB that is replaced continuously takes
     asking += performance.now() - asked;
     await delay(1);
   }
-  // 200 ms at once, a tenth of the time, and the time of the last read.
+  // 200 ms at once, a tenth of the elapsed time, and the time of the last read.
   expect(asking).toBeLessThan(1500);
 });

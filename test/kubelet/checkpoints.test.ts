@@ -47,7 +47,7 @@ function replace(text: string, name: Name = 'allocated_pods_state'): void {
 }
 const write = (pods: Readonly<Record<string, WrittenPod>>, name?: Name): void => replace(checkpointText(pods), name);
 const makeRoot = (): void => void mkdirSync(root, { recursive: true });
-/** The memory limit of container a as a call to the shim finds it. */
+/** Returns the memory limit of container a that a call to the shim uses. */
 function memory(): number | undefined {
   files.refresh();
   return files.allocated('u')?.containers.get('a')?.memory;
@@ -147,7 +147,7 @@ test('checkpoints with equal content share their entries until one of them chang
   write(same, 'actuated_pods_state');
   files.refresh();
   expect(files.allocated('v')?.containers.get('a')?.memory).toBe(1024 * MiB);
-  // Parsed once, and kept once in memory.
+  // The content is parsed once and stored once in memory.
   expect(files.actuated('v')).toBe(files.allocated('v'));
   write({ ...same, v: withMemory({ a: '2Gi' }) });
   files.refresh();
@@ -282,7 +282,7 @@ describe('reads of checkpoints that have to wait', () => {
       await delay(1);
       expect(isRead).toBe(false);
     }
-    // The other file has its own turn.
+    // The other file has a separate budget.
     clock.pass(0);
     await reading;
     expect(clock.now() - start).toBeLessThanOrEqual(4010);

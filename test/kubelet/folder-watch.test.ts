@@ -56,7 +56,7 @@ const write = (limit: string): void =>
   writeFileSync(join(root, 'allocated_pods_state'), checkpointText({ u: withMemory({ a: limit }) }));
 const memory = (): number => (files.allocated('u')?.containers.get('a')?.memory ?? 0) / MiB;
 
-/** Lets time pass, with each timer at its time. Returns how often the folder was to be watched. */
+/** Advances the clock and fires the timers. Returns the number of attempts to watch the folder. */
 function pass(ms: number): number {
   const before = watch.mock.calls.length;
   const end = clock.now() + ms;
@@ -78,7 +78,7 @@ describe.each(['ENOSPC', 'EMFILE'])('inotify error %s', (code) => {
       `kubelet folder not watched; its checkpoints are read at CRI calls only until it can be watched again: ${code}: no watch left`,
       'kubelet folder watched again: ',
     ]);
-    // From now on changes are reported.
+    // From here on, the watch reports changes.
     const timer = clock.next;
     write('32Mi');
     await expect.poll(() => clock.next, { ...LONG_WAIT, interval: 5 }).not.toBe(timer);

@@ -8,7 +8,7 @@ const PAGE = bytes(4096);
 const amounts = (request: number, limit: number) => ({ request: mi(request), limit: mi(limit) });
 
 describe('memory.high by kubelet', () => {
-  // Computed with the expression of kubelet's source, in Go.
+  // The expected values were computed by the expression of kubelet's source, in Go.
   test.each([
     [mi(64), mi(128), 0.9, 127_504_384],
     [mi(64), mi(128), 0.75, 117_440_512],
@@ -83,18 +83,18 @@ describe('memory.swap.max by kubelet', () => {
   type Pair = readonly [request?: number | undefined, limit?: number | undefined];
 
   test.each<[string, number | 'max', Pair, Pair, number]>([
-    ['stays with the request', 64, [40, 200], [40, 80], 64],
-    ['stays where the limit is removed', 64, [40, 200], [40], 64],
+    ['stays if the request stays', 64, [40, 200], [40, 80], 64],
+    ['stays if the limit is removed', 64, [40, 200], [40], 64],
     ['follows a lower request', 64, [40, 200], [10, 80], 16],
     ['follows a higher request', 64, [40, 200], [80, 200], 128],
-    ['is 0 where request and limit become equal', 64, [80, 200], [80, 80], 0],
+    ['is 0 if request and limit become equal', 64, [80, 200], [80, 80], 0],
     ['is 0 without request and limit', 64, [40, 200], [0], 0],
     ['stays 0', 0, [80, 80], [80, 80], 0],
-    ['is 0 where it was 0 because request and limit were equal', 0, [80, 80], [40, 80], 0],
-    ["is 0 where the present one is not kubelet's", 'max', [40, 200], [40, 80], 0],
-    ['is 0 where the new request is not known', 64, [40, 200], [undefined, 80], 0],
-    ['is 0 where the present request is not known', 64, [undefined, 200], [40, 80], 0],
-    ['is 0 where no request led to the present one', 64, [0, 200], [40, 80], 0],
+    ['is 0 if it was 0 because request and limit were equal', 0, [80, 80], [40, 80], 0],
+    ["is 0 if the present value is not kubelet's", 'max', [40, 200], [40, 80], 0],
+    ['is 0 if the new request is unknown', 64, [40, 200], [undefined, 80], 0],
+    ['is 0 if the present request is unknown', 64, [undefined, 200], [40, 80], 0],
+    ['is 0 if no request results in the present value', 64, [0, 200], [40, 80], 0],
   ])('memory.swap.max %s', (_, now, before, after, expected) => {
     const present = now === 'max' ? now : mi(now);
     const [first, then] = [before, after].map(([request, limit]) => amounts(request, limit));
@@ -106,7 +106,7 @@ describe('memory.swap.max by kubelet', () => {
   });
 
   test('memory.swap.max stays equal to the byte if the request does not change', () => {
-    // Their product is above 2^53.
+    // The product of these numbers is above 2^53.
     const [now, request] = [bytes(132_842_737_383), bytes(73_588_192_309)];
     expect(swapAfterResize(now, request, { request, limit: undefined })).toBe(now);
   });

@@ -132,7 +132,7 @@ describe('the state of the CPU manager', () => {
   test.each([
     ['entries by container id (v1)', { c0ffee: '1' }],
     ['no object', '1-2'],
-    ['CPUs that are no text', { u: { app: 7 } }],
+    ['CPUs that are not a string', { u: { app: 7 } }],
     ['no CPUs', { u: { app: '' } }],
   ])('the CPU manager state assigns nothing with %s', (_, entries) => {
     cpu({ policyName: 'static', entries });

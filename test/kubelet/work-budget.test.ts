@@ -34,7 +34,7 @@ test('work that waits as the budget requires stays within a tenth of the time pl
         now += idle;
         now += budget.waitAt(now);
         expect(budget.waitAt(now)).toBe(0);
-        // A piece of work may exceed the budget: the next piece waits for that.
+        // A piece of work may exceed the budget, and the next piece waits longer.
         expect(done).toBeLessThanOrEqual(200 + now / 10);
         budget.spend(ms, now);
         done += ms;

@@ -17,7 +17,7 @@ const open = async (path: string, ...pairs: [id: number, value: number][]): Prom
 /** Attacks through one connection. Ends by itself. */
 export type Attack = (path: string) => Promise<void>;
 
-/** Opens a connection that keeps to HTTP/2's rules, so that nothing but the shim's budgets ends its calls. */
+/** Opens a connection that follows HTTP/2's rules, so that only the shim's budgets end its calls. */
 function connectHttp2(path: string): ClientHttp2Session {
   const session = connect('http://localhost', { createConnection: () => createConnection(path) });
   return session.on('error', () => undefined).setMaxListeners(0);
@@ -55,7 +55,7 @@ async function singleBytes(path: string): Promise<void> {
   socket.destroy();
 }
 
-/** Reads nothing: each frame makes the shim return windows, in a write of its own. */
+/** Does not read. Each frame makes the shim return windows in a separate write. */
 async function unreadWindows(path: string): Promise<void> {
   const socket = await openRaw(path);
   await write(socket, headers(1, request(UPDATE)));
@@ -83,7 +83,7 @@ async function shortConnections(path: string): Promise<void> {
   for (let at = 0; at < 1000; at += 1) {
     const socket = createConnection({ path, allowHalfOpen: true }).on('error', () => undefined);
     sockets.push(socket);
-    // Without its last byte, GOAWAY has no valid length.
+    // A GOAWAY without its last byte has an invalid length.
     const cut = goaway(0, 0).subarray(0, -1);
     cut.writeUIntBE(7, 0, 3);
     socket.write(Buffer.concat([greeting(), headers(1, request(UPDATE), true), cut]));

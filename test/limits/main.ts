@@ -16,12 +16,12 @@ import { attack, call, flood, type Latency, serve } from './roles.ts';
 const MOST_MEGABYTES = 150;
 const MOST_SLOWDOWN = 3;
 
-/** The shim releases memory within two looks at it, which are 10 s apart. */
+/** The shim releases memory within two checks, which are 10 s apart. */
 const AFTER_MS = 32_000;
-/** After this attack, memory has to come back to less than these MB. */
+/** After this attack, memory must fall below this many MB. */
 const RELEASED = '1,000 short connections';
 const MOST_AFTERWARDS = 110;
-/** The client of a backend that floods, which answers nobody: only the memory counts. */
+/** The result for a client of a flooding backend, which answers nobody: only the memory is measured. */
 const NONE: Latency = { shim: 0, direct: 0 };
 
 const self = fileURLToPath(import.meta.url);
@@ -42,7 +42,7 @@ process.exitCode = run === undefined ? await measureAll(role) : await run().then
 interface Result {
   /** The most resident memory, in MB. */
   readonly megabytes: number;
-  /** Resident memory after the attack, in MB; of one attack {@link AFTER_MS} later. */
+  /** Resident memory after the attack, in MB. For the attack {@link RELEASED}, measured {@link AFTER_MS} later. */
   readonly after: number;
   readonly quiet: Latency;
   readonly attacked: Latency;
@@ -129,7 +129,7 @@ function megabytesOf(pid: number | undefined, field: 'VmHWM' | 'VmRSS'): number 
   return Number(kibibytes) / 1024;
 }
 
-/** Lets a client call until `over`. */
+/** Makes a client call until `over` resolves. Returns its latency. */
 async function latency(client: ChildProcess, over: Promise<unknown>): Promise<Latency> {
   await over;
   client.send('stop');

@@ -60,7 +60,7 @@ export interface Latency {
   readonly direct: number;
 }
 
-/** Calls /s/Echo every 5 ms, through the shim and directly by turns, until stopped. Sends a {@link Latency}. */
+/** Calls /s/Echo every 5 ms, alternately through the shim and directly, until stopped. Sends a {@link Latency}. */
 export async function call(path: string, backend: string): Promise<void> {
   const ways = [path, backend].map((socket) => ({ client: new RawClient(socket), durations: [] as number[] }));
   const stop = new AbortController();
@@ -80,7 +80,7 @@ export async function call(path: string, backend: string): Promise<void> {
   for (const { client } of ways) client.close();
 }
 
-/** Runs an attack through some connections. */
+/** Runs an attack through this many connections. */
 export async function attack(path: string, name: string, connections: number): Promise<void> {
   const run = attacks[name as keyof typeof attacks];
   await Promise.all(Array.from({ length: connections }, () => run(path)));

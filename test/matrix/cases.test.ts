@@ -7,9 +7,9 @@ import type { ReportedStep } from './step-rules.ts';
 import { brokenRules, readChanges } from './step-rules.ts';
 
 /**
- * The lists of KEP-1287: each title with the changes that it describes. A word is a stage of a case, compared with its
- * start. Containers are separated by slashes. Each has CPU request, CPU limit, memory request and memory limit: `+` up,
- * `-` down, `=` unchanged, `a` added, `r` removed, `.` never set. Init containers that end are left out.
+ * The lists of KEP-1287: each title with its changes. Each word is a stage of a case, compared with the start. Slashes
+ * separate containers. Each container has CPU request, CPU limit, memory request and memory limit: `+` up, `-` down,
+ * `=` unchanged, `a` added, `r` removed, `.` never set. Init containers that end are not listed.
  */
 const lists: Readonly<Record<Group, Readonly<Record<string, string>>>> = {
   'Guaranteed, one container': {

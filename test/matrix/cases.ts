@@ -45,7 +45,7 @@ const isRemoved = (from: Amount | undefined, to: Amount | undefined): boolean =>
  * classes, with the names and in the order of the KEP. CPU in thousandths of a processor, memory in MiB.
  */
 export interface MatrixCase {
-  /** The list of the KEP that has this case. */
+  /** The list of the KEP that contains this case. */
   readonly group: Group;
   readonly title: string;
   /** In the order in which kubelet starts them. */
@@ -401,5 +401,5 @@ export async function assertStartedInOrder(
     expect(container.started_at, container.metadata.name).toBeGreaterThan(readyAt(found[at]!));
 }
 
-/** Returns the time at which kubelet continues with the next container. */
+/** Returns the time at which kubelet starts the next container. */
 const readyAt = ({ started_at, finished_at }: ReportedContainer): number => Math.max(started_at, finished_at);

@@ -48,7 +48,7 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
     expect(polled.readings, 'readings while pods were resized').toBeGreaterThan(4 * polled.resizes);
   });
 
-  // Not describe.each, which shortens names.
+  // Does not use describe.each, which shortens names.
   for (const matrixCase of cases) {
     describe(`${matrixCase.group}: ${matrixCase.title}`, () => {
       for (const way of ways.filter((each) => isSupported(each, matrixCase))) {
@@ -60,13 +60,13 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
   }
 }
 
-/** Whether a way supports a case: kubelet removes no limits. */
+/** Whether a way supports a case. kubelet cannot remove limits. */
 function isSupported(way: Way, { start, stages }: MatrixCase): boolean {
   const points = [start, ...stages];
   return way.removesLimits || !points.some((point, at) => at > 0 && removesLimits(points[at - 1]!, point));
 }
 
-/** Pods for the cases: cases with equal starts share a pod until one of them leaves it changed. */
+/** Pods for the cases. Cases with equal starts share a pod, until a case does not restore it. */
 class Pods {
   readonly #pods = new Map<string, MatrixPod>();
 
@@ -135,7 +135,7 @@ async function resizeThroughStages(
   return returns;
 }
 
-/** Expects that the watcher saw no violation, and saw all states in order. */
+/** Asserts that the watcher saw no violation, and saw all states in order. */
 function assertWatched(report: PodReport, observedSums: readonly Sums[], way: Way, start: PodAmounts): void {
   expect(report.violations.filter((line) => !isCausedByKubelet(line, way, start))).toEqual([]);
   for (const resource of ['memory', 'cpu'] as const) {
@@ -151,12 +151,12 @@ const polled = { resizes: 0, readings: 0 };
 async function polling(watcher: PodWatcher, action: () => Promise<void>): Promise<void> {
   const before = await watcher.readings();
   await action();
-  // The last reading may be after the end.
+  // The last reading may have been after the end of the action.
   polled.readings += (await watcher.readings()) - before - 1;
   polled.resizes += 1;
 }
 
-/** Whether `seen` has all of `lines` in order. Equal consecutive lines are seen once. */
+/** Whether `seen` contains all of `lines` in order. Equal consecutive lines are recorded once. */
 function inOrder(seen: readonly string[], lines: readonly string[]): boolean {
   let at = -1;
   for (const [index, line] of lines.entries()) {

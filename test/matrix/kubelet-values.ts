@@ -34,7 +34,7 @@ export const podWeight = (shares: number): number => weightOfShares(cpuShares(sh
  */
 export const sharesOfPodWeight = (weight: number): number => Math.floor(((weight - 1) * 262_142) / 9999) + 2;
 
-/** Returns the QoS class of a new pod (ComputePodQOS). A resize never changes the class. */
+/** Returns the QoS class of a new pod (ComputePodQOS). A resize does not change the class. */
 export function qosClass(containers: readonly MatrixContainer[], amounts: PodAmounts): QosClass {
   const all = containers.flatMap(({ name }) => [amountsOf(amounts, name).cpu, amountsOf(amounts, name).memory]);
   if (all.every((amount) => amount?.request === undefined && amount?.limit === undefined)) return 'besteffort';
@@ -84,8 +84,8 @@ export function podValues(containers: readonly MatrixContainer[], amounts: PodAm
 }
 
 /**
- * Returns the maximum that a pod uses of a resource: the sum of its containers and sidecars, or an init container with
- * the sidecars before it. Undefined when a container has no figure.
+ * Returns the maximum amount of a resource that a pod uses: the sum of its containers and sidecars, or an init
+ * container with the sidecars before it. Undefined if a container declares no amount.
  */
 function total(containers: readonly MatrixContainer[], of: (name: string) => number | undefined): number | undefined {
   let running = 0;

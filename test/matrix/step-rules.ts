@@ -117,7 +117,7 @@ function updatedTooOften(steps: readonly ReportedStep[]): string[] {
 const limitChanges = (changes: readonly Change[]): Change[] =>
   changes.filter(({ file }) => limitFiles.some((name) => name === file));
 
-/** Returns the steps that begin before the previous one has ended. Times have a precision of microseconds. */
+/** Returns the steps that begin before the previous step has ended. Times have a precision of microseconds. */
 const outOfTime = (steps: readonly ReportedStep[]): string[] =>
   steps.flatMap(({ target, at, took }, index) => {
     const before = steps[index - 1];

@@ -82,7 +82,7 @@ async function open(path = '/live'): Promise<IncomingMessage> {
 const openConnections = (): Promise<number> =>
   new Promise((resolve) => server.http.getConnections((_, count) => resolve(count)));
 
-/** Yields what each event has. */
+/** Yields the parts of each event. */
 async function* updatesOf(response: IncomingMessage): AsyncGenerator<Record<string, string>> {
   let text = '';
   for await (const chunk of response.setEncoding('utf8') as AsyncIterable<string>) {
@@ -112,7 +112,7 @@ test('a live page receives all parts first, and only the changed parts after a r
   overview = () => Promise.resolve({ ...nothing, pods: [podNamed('web')] });
   resized?.();
   const changed = await next(updates);
-  // The part state has the time.
+  // The part `state` contains the time.
   expect(Object.keys(changed).sort()).toEqual(['pods', 'state']);
   expect(changed['pods']).toContain('default/web');
 });
@@ -141,7 +141,7 @@ test.each(['first', 'later'])('the %s reading is aborted when the last live page
       asked.resolve(signal!);
       signal?.addEventListener('abort', () => reject(signal.reason as Error));
     });
-  // It has no response until its first reading has ended.
+  // The request has no response until the first reading has ended.
   if (which === 'first') open().catch(() => undefined);
   else resized?.();
   const signal = await asked.promise;
@@ -157,7 +157,7 @@ test('reads nothing and watches no resize while no live page is open', async () 
   await listening({ streamMs: 20 });
   const updates = updatesOf(await open());
   await next(updates);
-  // With an open page, it is read again and again.
+  // While a page is open, the overview is read repeatedly.
   await next(updates);
   expect(watches).toBe(1);
   for (const one of opened.splice(0)) one.destroy();
@@ -201,7 +201,7 @@ test('a live page ends after its maximum duration, and is not counted as refused
 test('a client that reads nothing is disconnected after the time between two updates', async () => {
   server.close();
   await listening({ streamMs: 100 });
-  // More than the buffers of the kernel take.
+  // Larger than the buffers of the kernel.
   overview = () => Promise.resolve({ ...nothing, pods: Array.from({ length: 40_000 }, (_, at) => podNamed(`${at}`)) });
   const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
   opened.push(socket.on('error', () => undefined));
@@ -226,7 +226,7 @@ test('a client that disconnects before its token is read opens no stream', async
   await listening({ tokenMs: 0 }, join(folder, 'token'));
   const head = `GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n\r\n`;
   let arrived = 0;
-  // Before the answer, which waits for the token: the connection ends as early as it can.
+  // Runs before the handler that answers and waits for the token, so the connection ends as early as possible.
   server.http.prependListener('request', ({ socket }: IncomingMessage) => {
     arrived += 1;
     if (arrived <= 10) socket.destroy();
@@ -267,7 +267,7 @@ test('the table of pods is rendered once per reading for all pages and queries',
   let renderings = 0;
   const counted = {
     ...podNamed('web'),
-    // The row of a pod whose own page is not open is in the table only.
+    // If the page of a pod is not open, its row is only rendered in the table.
     get history() {
       renderings += 1;
       return [];
@@ -295,7 +295,7 @@ test('a live page shows an internal error, and logs it, if its overview cannot b
   overview = () => Promise.resolve({ ...nothing, pods: [broken] });
   const updates = updatesOf(await open());
   expect(await next(updates)).toEqual({ state: '<p class="bad">internal error; see the log</p>' });
-  // The details of a pod are rendered for its page alone.
+  // The details of a pod are rendered only for its own page.
   let views = 0;
   const later = {
     ...podNamed('web'),
@@ -339,8 +339,8 @@ test('open live pages do not count as connections, and stay open for longer than
   opened.push(...short);
   let closed = 0;
   for (const socket of short) socket.once('close', () => (closed += 1)).resume();
-  // All of them are closed: two as the oldest, two when their time is over.
-  // Unlike expect.poll, this does not advance the fake time.
+  // All connections are closed: two because they are the oldest, two at their time limit. Unlike expect.poll, this does
+  // not advance the fake time.
   await eventually(() => closed === 2);
   vi.advanceTimersByTime(2000);
   await expect.poll(() => closed, LONG_WAIT).toBe(4);

@@ -156,7 +156,7 @@ describe('the status page', () => {
 describe('a slow status page', () => {
   const nothing: Overview = { pods: [], recent: [], history: [] };
 
-  /** Asks for the page. Resolves when it is read. */
+  /** Requests the page. Resolves when the overview is read. */
   async function reading(): Promise<{ leave: () => void; signal: AbortSignal; finish: () => void }> {
     const asked = Promise.withResolvers<AbortSignal>();
     const { promise, resolve } = Promise.withResolvers<Overview>();

@@ -1,25 +1,25 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 
-/** How a program ended. `isLate`: its time limit has ended it. */
+/** The end of a program. `isLate`: the time limit ended it. */
 export interface End {
   readonly exitCode: number | undefined;
   readonly isLate: boolean;
 }
 
-/** The time that a program gets to end its nodes and remove its files. */
+/** The time in which a program must end its nodes and remove its files. */
 const GRACE_MS = 30_000;
 
 /**
- * Runs a Node program in a process group of its own, until it has ended, its time is over or the signal is aborted.
- * Nothing of the group is left: after the grace period, all its processes are killed.
+ * Runs a Node program in a separate process group until it ends, its time limit expires or the signal aborts. After the
+ * grace period, all remaining processes of the group are killed.
  * @param output file descriptor of the log, or `inherit`
  */
 export async function runBounded(
   args: readonly string[],
   { cwd, output, limitMs, graceMs = GRACE_MS, signal }: Bounds,
 ): Promise<End> {
-  // It ends with this process, also if that is killed.
+  // The program ends with this process, also if this process is killed.
   const command = ['--pdeathsig', 'TERM', '--', process.execPath, ...args];
   const child = spawn('setpriv', command, { cwd, detached: true, stdio: ['ignore', output, output] });
   const ended = once(child, 'exit') as Promise<[number | null]>;

@@ -39,7 +39,7 @@ interface Flags {
 
 const say = progressOf('nightly');
 const PAGE = join(packageRoot(), 'docs/compatibility.md');
-/** As timeout(1). */
+/** The exit code of timeout(1). */
 const LATE = 124;
 
 const program = new Command('nightly')
@@ -54,11 +54,11 @@ const program = new Command('nightly')
   .option('--write', 'write the table into docs/compatibility.md')
   .parse();
 
-/** The commit, with a mark if files differ from it: then nothing that ran before counts. */
+/** Returns the commit, marked if files differ from it. With the mark, earlier results do not count. */
 async function commitOf(): Promise<string> {
   const git = async (...args: readonly string[]): Promise<string> =>
     (await execa('git', args, { cwd: packageRoot() })).stdout;
-  // The page of an earlier run is no change of what is tested.
+  // A changed page of an earlier run does not change the tested code.
   const changes = await git('status', '--porcelain', '--', '.', ':!docs/compatibility.md');
   const commit = await git('rev-parse', '--short=12', 'HEAD');
   return changes === '' ? commit : `${commit} with changes at ${new Date().toISOString()}`;
@@ -96,8 +96,8 @@ async function runSuite(suite: Suite, flags: readonly string[]): Promise<number>
 }
 
 /**
- * Exit codes: 0 all that ran passed, 1 some failed, or a stage of --only needs Go, 2 invalid arguments, 130 ended by a
- * signal; those of the suite, or 124 at its time limit, if it runs with other flags.
+ * Exit codes: 0 all tests that ran passed; 1 some failed, or a stage of --only needs Go; 2 invalid arguments; 130 ended
+ * by a signal; if a suite runs with other flags: its exit code, or 124 at its time limit.
  */
 async function main(flags: readonly string[], { state: folder, only, quick, write }: Flags): Promise<number> {
   const [suite] = only ?? [];
@@ -120,7 +120,7 @@ async function main(flags: readonly string[], { state: folder, only, quick, writ
     else if (needsGo && !hasGo) say(`${name}: left out, this machine has no Go toolchain`);
     else {
       const result = await runStage(stage, folder, signal);
-      // A run that was stopped says nothing about the tests.
+      // A run that was stopped has no result.
       if (signal.aborted) return 128 + constants.signals.SIGINT;
       state.add(name, result);
       const late = result.isLate === true ? ', ended by its time limit' : '';

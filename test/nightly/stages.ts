@@ -35,10 +35,10 @@ export const suites = {
   limits: [built('limits')],
   blocking: [built('blocking')],
   mutation: ['tools/mutation.mjs'],
-  // The flags of a builder follow.
+  // The flags of the image builder follow.
   image: [built('image'), '--'],
   bench: [built('bench')],
-  // These are no stages. The registry of many machines serves no keys, and a recording is data for the bench.
+  // These suites are not stages. Many machines use a registry without keys, and a recording is data for the bench.
   signatures: [built('signatures')],
   'record-load': [built('record-load')],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
@@ -58,7 +58,7 @@ export interface Stage {
 /** An old containerd, and the one with long-term support. */
 const KUBELET_ON = ['1.7', '2.3'] as const;
 
-/** The stages that fail most likely and are shortest come first. */
+/** The shortest stages and those that are most likely to fail come first. */
 export const stages: readonly Stage[] = [
   { name: 'speed', suite: 'speed', minutes: 20 },
   { name: 'e2e', suite: 'e2e', minutes: 90 },
@@ -121,7 +121,7 @@ export const stages: readonly Stage[] = [
 
 const among = (names: readonly string[]): readonly Stage[] => stages.filter(({ name }) => names.includes(name));
 
-/** The stages of `--quick`: about an hour on two processors. */
+/** The stages of `--quick`, which take about an hour on two processors. */
 export const quickStages: readonly Stage[] = [
   ...among(['speed', 'e2e', 'systemd']),
   { name: 'kubelet-table', suite: 'kubelet', flags: ['--only', 'table'], minutes: 60, needsGo: true },
@@ -144,7 +144,7 @@ export function stagesOf(names: readonly string[]): readonly Stage[] {
   return known.filter(isChosen);
 }
 
-/** Returns the longest time limit of a suite's stages with other flags, in minutes; an hour without a stage. */
+/** Returns the longest time limit of a suite's stages, for a run with other flags, in minutes; 60 without a stage. */
 export const minutesOf = (suite: Suite): number =>
   Math.max(60, ...[...stages, ...quickStages].filter((stage) => stage.suite === suite).map(({ minutes }) => minutes));
 
@@ -154,13 +154,13 @@ export const commandOf = (suite: Suite, flags: readonly string[] = []): readonly
   ...flags,
 ];
 
-/** Whether a suite runs only if it is named. */
+/** Whether a suite runs only if it is named on the command line. */
 export const isOnRequest = (suite: Suite): boolean =>
   ![...stages, ...quickStages].some((stage) => stage.suite === suite);
 
 export const isSuite = (name: string | undefined): name is Suite => name !== undefined && Object.hasOwn(suites, name);
 
-/** The last run of these stages as a Markdown table: what, with which versions, when, and with which result. */
+/** Returns the last run of these stages as a Markdown table: stage, versions, date and result. */
 export function nightlyTable(
   stages: readonly Stage[],
   results: Readonly<Record<string, StageResult>>,

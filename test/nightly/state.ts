@@ -10,7 +10,7 @@ const result = z.strictObject({
   date: z.string(),
   /** The versions that the command has printed, if any. */
   versions: z.string().optional(),
-  /** Whether the time limit has ended the stage. */
+  /** Whether the time limit ended the stage. */
   isLate: z.literal(true).optional(),
 });
 export type StageResult = z.infer<typeof result>;

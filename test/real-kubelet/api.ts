@@ -40,7 +40,7 @@ export class Api {
     return this.#call('POST', path, body);
   }
 
-  /** A JSON merge patch that finds containers by name, as `kubectl patch` does. */
+  /** Sends a strategic merge patch, which matches containers by name, like `kubectl patch`. */
   patch<Answer = unknown>(path: string, body: object): Promise<Answer> {
     return this.#call('PATCH', path, body, 'application/strategic-merge-patch+json');
   }

@@ -10,8 +10,8 @@ import { Cluster, until } from './cluster.ts';
 import { readiness, runsPod } from './readiness.ts';
 
 /**
- * A real kubelet whose shim fails: its node stays Ready, and pods start meanwhile. kubelet reports a runtime that does
- * not answer for 30 s, so each fault lasts longer than that.
+ * A real kubelet whose shim fails: its node stays Ready, and pods start during the fault. kubelet reports a runtime
+ * that does not answer for 30 s, so each fault lasts longer than 30 s.
  */
 
 const SERVICE = 'cri-resize-shim.service';

@@ -74,7 +74,7 @@ export class Cluster {
     await this.api.create(`${group}${namespace}/${kind.toLowerCase()}s?fieldValidation=Strict`, manifest);
   }
 
-  /** Whether a service account has this right. */
+  /** Returns whether a service account has this right. */
   async mayDo(account: string, attributes: Readonly<Record<string, string>>): Promise<boolean> {
     const [namespace = ''] = account.split('/');
     const user = `system:serviceaccount:${account.replace('/', ':')}`;
@@ -139,7 +139,7 @@ export class Cluster {
     const ended = once(kubelet, 'exit').then(([code]) => {
       throw new Error(`kubelet has ended with code ${String(code)}; see kubelet.log`);
     });
-    // It also ends when it is stopped.
+    // The promise also rejects when kubelet is stopped.
     ended.catch(() => undefined);
     await Promise.race([until(() => this.isNodeReady(), 'the node to be ready', 120), ended]);
   }
@@ -213,8 +213,8 @@ export class Cluster {
 }
 
 /**
- * Returns a command that runs another one in a cgroup. kubelet looks for memory.swap.max in its own cgroup to find out
- * whether it can limit swap, and the root cgroup has no such file.
+ * Returns a command that runs another command in a cgroup. kubelet checks for memory.swap.max in its own cgroup to find
+ * out whether it can limit swap, and the root cgroup does not have this file.
  */
 function ownCgroup(): readonly string[] {
   const folder = '/sys/fs/cgroup/kubelet';
@@ -241,7 +241,7 @@ const kubeletConfig = (
     cgroupDriver,
     containerRuntimeEndpoint: endpoint,
     failSwapOn: false,
-    // The disk and memory of the machine outside must not cause evictions.
+    // The host's disk and memory must not cause evictions.
     evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
     makeIPTablesUtilChains: false,
     resolvConf: '',
@@ -250,8 +250,8 @@ const kubeletConfig = (
   });
 
 /**
- * Creates, unless an earlier cluster of this node has, what a machine has and User Mode Linux lacks: a clock speed, an
- * address, a default route.
+ * Creates the parts of a machine that User Mode Linux lacks, unless an earlier cluster of this node has created them: a
+ * clock speed, an address, a default route.
  */
 function prepareNode(folder: string): void {
   const cpus = readFileSync('/proc/cpuinfo', 'utf8');

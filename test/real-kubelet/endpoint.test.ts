@@ -7,8 +7,8 @@ import { readEndpointChain } from '../../src/kubelet/endpoint/chain.ts';
 import { endpointFlagsOf } from '../../src/kubelet/endpoint/process.ts';
 
 /**
- * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a
- * client of the API server it does not go on. src/kubelet/endpoint has to read the same.
+ * A real kubelet logs the endpoint that it has merged from its flags, configuration and drop-ins, and ends, because it
+ * needs a client of the API server to continue. src/kubelet/endpoint must find the same endpoint.
  */
 
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';

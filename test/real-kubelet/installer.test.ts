@@ -100,7 +100,7 @@ async function createInstaller(change: (spec: Template['spec']) => object = () =
     spec: { ...spec, ...change(spec), nodeName: NODE },
   });
 }
-/** Creates the `helm uninstall` hook: its rights, as Helm does, and its Job's pod, as the Job controller does. */
+/** Creates the `helm uninstall` hook: its rights as Helm does, and its Job's pod as the controller does. */
 async function createRestore(): Promise<void> {
   const args = [
     'template',
@@ -147,7 +147,7 @@ beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
   await removePackage();
   await importImage(image);
-  // Without a DNS server: by default the API server dials a node by its name.
+  // The API server dials a node by its name by default, which needs a DNS server.
   const serverFlags = ['--kubelet-preferred-address-types=InternalIP'];
   cluster = await Cluster.start('/run/kubernetes', { hasAccounts: true, serverFlags });
   const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: 'default' } };
@@ -196,7 +196,7 @@ test('install: adding the label installs the shim below kubelet, and a running p
   await labelled('true');
   await createInstaller();
   await until(async () => (await events()).includes('ShimInstalled'), 'the shim to be installed', 180);
-  // Waits for this second, because a restarted kubelet reports the pod as ready until the first probe.
+  // The second wait, because a restarted kubelet reports the pod as ready until the first probe.
   await until(() => isReady(`${PODS}/installer`), 'the installer to be ready');
   expect([await states(), await turn(), await events()]).toEqual([on, undefined, ['ShimInstalled']]);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
@@ -341,7 +341,7 @@ test('install: removing the label uninstalls the shim completely, although the r
   await labelled(null);
   await cluster.api.delete(`${PODS}/installer`);
   await installerGone();
-  // It goes on after the pod, which kubelet ends within seconds because it no longer fits the node.
+  // The removal continues after the pod, which kubelet terminates because it no longer matches the node.
   await until(
     async () => (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'inactive',
     'the work to end',
@@ -352,7 +352,7 @@ test('install: removing the label uninstalls the shim completely, although the r
   expect([existsSync('/usr/local/lib/cri-resize-shim'), readdirSync(STAGING)]).toEqual([false, []]);
   expect(await events()).toEqual(expect.arrayContaining(['ShimInstalled', 'ShimUninstalling']));
   const { metadata } = await cluster.api.get<{ metadata: { labels: Record<string, string> } }>(`/api/v1/nodes/${NODE}`);
-  // `restore` removes it: nobody is left on the node that could (docs/kubernetes.md).
+  // `restore` removes the label, because no pod is left on the node to remove it (docs/kubernetes.md).
   expect(['removing', undefined]).toContain(metadata.labels['cri-resize-shim.io/version']);
   await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
@@ -372,7 +372,7 @@ test('install: the Job of helm uninstall removes the shim below the kubelet that
     return [metadata.labels[LABEL], metadata.labels['cri-resize-shim.io/version']];
   };
   await until(async () => (await labels())[0] === undefined, 'the Job to remove the label', 120);
-  // As the controller of the DaemonSet does.
+  // The controller of the DaemonSet deletes the pod.
   await cluster.api.delete(`${PODS}/installer`);
   const phase = async (): Promise<string> => (await cluster.api.get<Pod>(`${PODS}/restore`)).status.phase;
   const log = (): Promise<string> => cluster.api.get<string>(`${PODS}/restore/log`);
@@ -384,7 +384,7 @@ test('install: the Job of helm uninstall removes the shim below the kubelet that
     'the shim is removed from all nodes',
   ]);
   expect([await states(), await labels()]).toEqual([off, [undefined, undefined]]);
-  // kubelet has no other runtime than containerd now, and runs a new pod with it.
+  // kubelet now uses containerd directly, and runs a new pod with it.
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
   expect(existsSync(OURS.replace('unix://', ''))).toBe(false);
   await runsPod(cluster, 'after');

@@ -18,7 +18,7 @@ const PATCH = join(dirname(CONFIG), 'instance-config.yaml');
 const FLAGS = join(dirname(CONFIG), 'kubeadm-flags.env');
 const PKI = '/etc/kubernetes/pki';
 const MAPS = '/api/v1/namespaces/kube-system/configmaps';
-/** Only the ConfigMap has it. */
+/** The value that only the ConfigMap contains. */
 const UPGRADED = 77;
 
 let cluster: Cluster;
@@ -36,7 +36,7 @@ beforeAll(async () => {
 });
 
 afterEach(async () => {
-  // For a test that has failed in between.
+  // Cleans up after a failed test.
   await execa('node', ['dist/resizectl.js', 'uninstall'], { reject: false });
   await execa('systemctl', ['stop', 'kubelet.service'], { reject: false });
   await removePackage();

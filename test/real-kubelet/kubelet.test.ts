@@ -40,7 +40,7 @@ let cri: CriClient;
 let uid: string;
 
 const startShim = async (...flags: string[]): Promise<void> => {
-  // With the rights of deploy/rbac.yaml and no others.
+  // Uses only the rights of deploy/rbac.yaml.
   const kubeconfig = await cluster.kubeconfigOf('kube-system', 'cri-resize-shim');
   shim = await ShimProcess.start({ args: ['--state-folder', STATE, '--kubeconfig', kubeconfig, ...flags] });
   cri = new CriClient(shim.address);
@@ -204,7 +204,7 @@ describe('a decrease that page cache blocks', () => {
     const tenant = await Tenant.in(join(folder(), await idOf('a')));
     await tenant.run('reread', big);
     expect(Number(read(await idOf('a'), 'memory.current'))).toBeGreaterThan(200 * MiB);
-    // kubelet's own figure has to be as high, so that its first try fails.
+    // Waits until kubelet's own measurement is as high, so that its first try fails.
     await delay(15_000);
     await waitsForNothing();
     const before = await statusOf('a');
@@ -239,7 +239,7 @@ describe('a decrease that page cache blocks', () => {
     await waitsForNothing();
     await resize('a', '96Mi', '200m');
     await until(async () => (await waitsFor()).includes('below current usage'), 'kubelet to refuse');
-    // kubelet has retried several times.
+    // Waits until kubelet has retried several times.
     const first = refusals();
     await until(() => refusals() > first + 1, 'kubelet to retry');
     expect((await sizes())[1]).toBe(256);

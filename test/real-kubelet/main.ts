@@ -138,12 +138,12 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
   return inPairs(runs, testsInNode);
 }
 
-/** Everything with one release of kubelet. */
+/** Runs all tests of one kubelet release. */
 async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: AbortSignal): Promise<Outcome[]> {
   const programs = await obtainKubernetes(kubernetes, say);
   const kubectl = await prepareKubectl(say);
   const kubeadm = await obtainKubeadm(kubernetes, say);
-  // Go is there: Kubernetes was built with it.
+  // Go is available, because Kubernetes was built with it.
   const helm = (await prepareHelm(say)) ?? 'helm';
   const env = {
     HELM: helm,

@@ -51,7 +51,7 @@ async function run(file: string, args: readonly string[]): Promise<Ended> {
   const { all, exitCode } = await execa(file, args, { reject: false, all: true });
   return { text: all, code: exitCode };
 }
-/** The resizectl that is installed on the node, or before that the one of the checkout. */
+/** Runs the resizectl that is installed on the node. Before the installation, runs that of the checkout. */
 const resizectl = (...args: readonly string[]): Promise<Ended> =>
   existsSync('/usr/local/bin/resizectl') ? run('/usr/local/bin/resizectl', args) : fresh(...args);
 /** The resizectl of the release that is to be installed. */
@@ -64,7 +64,7 @@ async function prints(ended: Promise<Ended>, code = 0): Promise<string> {
 }
 const done = (...args: readonly string[]): Promise<string> => prints(resizectl(...args));
 
-/** Prints of a command that runs until it is stopped. */
+/** Starts a command that runs until it is stopped. Returns its output. */
 function following(...args: readonly string[]): { readonly text: () => string; readonly stop: () => Promise<void> } {
   const running = execa('/usr/local/bin/resizectl', args, { reject: false, all: true });
   let text = '';
@@ -383,6 +383,6 @@ test(
 test('the node stays Ready through installation, upgrade, drift, bypass and removal', async () => {
   await ready.stop();
   expect(ready.breaks).toEqual([]);
-  // A watch that has seen nothing proves nothing: kubelet renews its Lease every 10 s.
+  // Without events, the watch would prove nothing: kubelet renews its Lease every 10 s.
   expect(ready.seen).toBeGreaterThan(12);
 });

@@ -9,7 +9,7 @@ import { CONFIG, CONTAINERD, OURS, removePackage, SETTINGS, UNIT } from '../supp
 import { Cluster, until } from './cluster.ts';
 import { readiness, runsPod } from './readiness.ts';
 
-/** A real kubelet that uses the shim of the .deb, and the package is upgraded and removed. */
+/** A real kubelet that uses the shim of the .deb while the package is upgraded and removed. */
 
 /** kubelet reports a runtime that does not answer for 30 s. */
 const NOTICED_MS = 45_000;

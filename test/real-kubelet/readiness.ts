@@ -8,7 +8,7 @@ interface Condition {
   readonly lastTransitionTime: string;
 }
 
-/** The condition Ready of the node. The time changes if the node was not ready in between. */
+/** Returns the condition Ready of the node. Its time changes if the node was not ready meanwhile. */
 export async function readiness(cluster: Cluster): Promise<Pick<Condition, 'status' | 'lastTransitionTime'>> {
   const { status } = await cluster.api.get<{ status: { conditions: Condition[] } }>(`/api/v1/nodes/${NODE}`);
   const { status: is, lastTransitionTime } = status.conditions.find(({ type }) => type === 'Ready')!;

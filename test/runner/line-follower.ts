@@ -1,7 +1,7 @@
 import { closeSync, type FSWatcher, openSync, readSync, watch } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 
-/** Reads a file as others append to it, line by line. Creates the file if it does not exist. */
+/** Reads a file to which others append, line by line. Creates the file if it does not exist. */
 export class LineFollower {
   readonly #descriptor: number;
   readonly #watcher: FSWatcher;
@@ -14,7 +14,7 @@ export class LineFollower {
     this.#onLine = onLine;
     this.#descriptor = openSync(file, 'a+');
     this.#watcher = watch(file, () => this.#read());
-    // Lines that were written before the watch began.
+    // Reads lines that were written before the watch began.
     this.#read();
   }
 

@@ -110,7 +110,7 @@ async function onThisMachine(
 ): Promise<Outcome> {
   say(`${project} tests ...`);
   const results = join(folder, `${project}.json`);
-  // vitest leaves one processor idle, on which no node runs any more towards the end.
+  // By default, vitest leaves one processor idle, but towards the end no node runs any more.
   const workers = project === 'unit' ? [`--maxWorkers=${availableParallelism()}`] : [];
   await execa(vitest, [...flags(project, results), ...workers, ...titleFlags(title), ...files], {
     env: { ...(seed !== undefined && { CRI_RESIZE_SHIM_PROPERTY_SEED: seed }) },

@@ -20,13 +20,13 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
   '1.6': [
     ...['volume*', 'tmpfs*', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image', 'removed-container'],
-    // It has neither the call nor NRI.
+    // This release supports neither the call nor NRI.
     ...['container-events', 'nri'],
   ],
   // It sends each event to one client only, so that direct and forwarded events cannot be compared, and NRI is off by
   // default.
   '1.7': ['container-events', 'nri'],
-  // They may crash.
+  // These tests may crash containerd.
   '2.3': ['removed-container'],
   '2.4': ['removed-container'],
 };
@@ -38,7 +38,7 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
 const INDEPENDENT = [
   ...['foresight*', 'hold', 'volume*', 'tmpfs*', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
   ...['declared-pod', 'admission', 'memory-qos', 'swap', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
-  // The verbose status, and records that containerd does not see.
+  // These check the verbose status, and records that containerd does not use.
   ...['status', 'withheld-records'],
 ];
 
@@ -52,24 +52,24 @@ const pattern = (name: string): string => `test/e2e/**/${name}.test.ts`;
 
 const unsuitable = (release: ContainerdRelease): readonly string[] => UNSUITABLE[release] ?? [];
 
-/** The test files that do not run in the node of a release without systemd, if all that are possible run. */
+/** Returns the test files that a release's node without systemd skips, when all suitable files run. */
 export const excludedOf = (release: ContainerdRelease): readonly string[] => [
   ...unsuitable(release).map(pattern),
   ...ALL_UNDER_SYSTEMD,
 ];
 
-/** The test files that do not run on a release's node without systemd, if only release-dependent ones run. */
+/** Returns the test files that a release's node without systemd skips, when only release-dependent files run. */
 export const excludedAsIndependent = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...INDEPENDENT, ...OF_THE_MATRIX].map(pattern),
 ];
 
-/** The test files that do not run in the node of the main release, with crun. */
+/** Returns the test files that the main release's node with crun skips. */
 export const excludedOfMain = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...FOR_RUNC, ...OF_THE_MATRIX].map(pattern),
 ];
 
-/** The releases that are named, from old to new. */
+/** Returns the named releases, from old to new. */
 export const inOrder = (named: readonly ContainerdRelease[]): readonly ContainerdRelease[] =>
   containerdReleases.filter((release) => named.includes(release));

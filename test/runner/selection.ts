@@ -26,7 +26,7 @@ export const MAIN_UNDER_SYSTEMD: readonly string[] = ['test/e2e/systemd/systemd.
 /** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
 export interface SystemdTests {
   readonly systemd: readonly string[];
-  /** Those that need the executable, too. */
+  /** Those that also need the executable. */
   readonly installing: readonly string[];
 }
 
@@ -41,7 +41,7 @@ export const USUAL: SystemdTests = {
   installing: ['test/e2e/install/install.test.ts', 'test/e2e/install/executable.test.ts'],
 };
 
-/** The suite `long`: tests that wait for pauses of units, kubelet and rollouts. Takes as long as all others. */
+/** The suite `long`: tests that wait for pauses of units, kubelet and rollouts. It takes as long as all other tests. */
 export const LONG: SystemdTests = {
   systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
   installing: ['test/e2e/install/installer.test.ts'],

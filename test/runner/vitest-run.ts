@@ -12,7 +12,7 @@ export interface Outcome {
   readonly what: string;
   readonly passed: number;
   readonly failures: readonly Failure[];
-  /** Flags with which `npm test -- FILE` makes the same node; undefined if npm test does not run the files. */
+  /** Flags with which `npm test -- FILE` boots the same node; undefined if npm test does not run the files. */
   readonly sameNode?: string;
 }
 
@@ -189,8 +189,8 @@ export function report(name: string, outcomes: readonly Outcome[], say: (text: s
 /** Returns a signal that the first SIGINT, SIGTERM or SIGHUP aborts. */
 export function endingSignal(): AbortSignal {
   const ending = new AbortController();
-  // Not `once`: while execa runs a program, it ends this process at a signal for which nothing else listens any more,
-  // and with it everything that the command would still clean up.
+  // Not `once`: while execa runs a program, it ends this process at a signal without other listeners, before the
+  // command can clean up.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => ending.abort());
   return ending.signal;
 }

@@ -110,7 +110,7 @@ describe('limits of a call', () => {
 
   const failed = (request: Buffer, options?: CallOptions): Promise<unknown> =>
     backend.call(UPDATE, request, options).catch((error: unknown) => error);
-  /** The call can have no effect, and the backend cannot be asked at present. */
+  /** Expects an error of a call that was never sent, while the backend does not serve. */
   const expectUnsent = (error: unknown): void =>
     expect([isNeverSent(error), isUnanswered(error), isNotServing(error)]).toEqual([true, false, true]);
 

@@ -29,13 +29,13 @@ test('a list is decoded like any message, and a long one takes several turns of 
   const long = listOf(2000);
   expect(long.length).toBeGreaterThan(200 * 1024);
   expect(await turnsOf(long)).toBeGreaterThan(5);
-  // With a field that is not known.
+  // The message also contains an unknown field.
   expect(await turnsOf(Buffer.concat([long, Buffer.from([0x78, 0x05])]))).toBeGreaterThan(5);
 });
 
 test.each([
   ['is truncated', listOf(2000).subarray(0, 100_000 + 1)],
-  ['has an item that is none', Buffer.concat([listOf(2000), Buffer.from([0x0a, 0x02, 0x0a, 0x05])])],
+  ['contains an invalid item', Buffer.concat([listOf(2000), Buffer.from([0x0a, 0x02, 0x0a, 0x05])])],
 ])('a long list that %s is rejected', async (_, bytes) => {
   expect(() => decode('ListContainersResponse', bytes)).toThrow(RangeError);
   await expect(decodeList('ListContainersResponse', bytes)).rejects.toThrow(RangeError);

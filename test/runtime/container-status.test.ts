@@ -111,7 +111,7 @@ describe.each([
     return Buffer.concat([known!, unknown, ...(values === null ? [] : [inner]), unknown]);
   }
 
-  /** Other fields stand between the statuses. */
+  /** Returns a message with other fields between the statuses. */
   const messageBytes = (statuses: readonly Buffer[]): Buffer =>
     Buffer.concat([...statuses.flatMap((bytes) => [unknown, wrap(field, bytes)]), unknown]);
 
@@ -141,7 +141,7 @@ describe.each([
             one.isChanged ? [{ place: placed[index]!.place, resources: changesOf(one) }] : [],
           );
           const after = withResourcesOfStatuses(before, changed);
-          // Each element is what ContainerStatus would be for it.
+          // Each element equals the result of ContainerStatus.
           const expected = cases.map((one) => {
             const bytes = statusBytes(one.status);
             if (!one.isChanged) return bytes;

@@ -90,7 +90,7 @@ test('starts the count of each protocol error code at 0, so that an alert sees t
     return [...(family?.series() ?? [])].length;
   };
   const initial = series();
-  // These end a stream, or no connection because of an error.
+  // These codes end a stream, or end a connection without an error.
   const others: readonly number[] = [ErrorCode.NO_ERROR, ErrorCode.REFUSED_STREAM, ErrorCode.CANCEL];
   const codes = Object.values(ErrorCode).filter((code) => !others.includes(code));
   for (const code of [...codes, 4711]) report().protocolError('client', code, 'bad frame');

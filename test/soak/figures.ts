@@ -52,7 +52,7 @@ export function percentile(numbers: readonly number[], part: number): number {
 
 const median = (numbers: readonly number[]): number => percentile(numbers, 0.5);
 
-/** A figure at the start of a soak, after its warm-up, and at its end: the median of three windows each. */
+/** A figure at the start of a soak, after its warm-up, and at its end: each the median of three windows. */
 export interface Change {
   readonly first: number;
   readonly last: number;

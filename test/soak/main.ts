@@ -10,7 +10,7 @@ interface Flags {
   readonly pods?: number;
 }
 
-/** Each end has three windows, and 100 resizes have a 99th percentile. */
+/** Each end has three windows, and a 99th percentile needs 100 resizes. */
 const LEAST = 700;
 /** A resize takes about a tenth of a second in the node, on a busy machine a second. */
 const RESIZE_MS = 1000;
@@ -44,7 +44,7 @@ async function main({ resizes, pods = Math.floor(resizes / 100) }: Flags): Promi
     const timeoutMs = START_MS + resizes * RESIZE_MS;
     const node = { containerd: '2.1', runtime: 'runc', project: 'soak' } as const;
     const outcome = await testsInNode({ ...node, what, outDir, env, timeoutMs, say, signal });
-    // Nothing is left by a run that has ended before its last windows.
+    // A run that ended before its last windows leaves no figures.
     const figures = await readFile(join(outDir, 'soak.json'), 'utf8').catch(() => undefined);
     if (figures !== undefined) process.stdout.write(`soak: ${figuresText(JSON.parse(figures) as SoakFigures)}\n`);
     return signal.aborted ? 128 + constants.signals.SIGINT : report('soak', [outcome], say);

@@ -8,15 +8,15 @@ import { SoakStage } from './stage.ts';
 
 const resizes = Number(process.env['SOAK_RESIZES']);
 const replaced = Number(process.env['SOAK_PODS']);
-/** Long enough for a p99, and enough of them for both ends. */
+/** A window is long enough for a 99th percentile, and there are enough windows for both ends. */
 const length = Math.min(1000, Math.floor(resizes / LEAST_WINDOWS));
 /** Connections that are about to close. */
 const MOST_DESCRIPTORS = 4;
 
-/** The command has a limit of its own. */
+/** The command has a separate time limit. */
 const LONGEST_MS = 24 * 3_600_000;
 
-/** The figures for the process that started the node. */
+/** The file with the figures, which the process that started the node reads. */
 const out = join(process.env['NODE_OUT'] ?? '.', 'soak.json');
 const stage = new SoakStage();
 const windows: Window[] = [];
@@ -36,7 +36,7 @@ async function oneWindow(from: number): Promise<Window> {
 beforeAll(() => stage.begin());
 afterAll(() => stage.end());
 
-/** Writes what has been measured so far: a soak that is stopped has figures, too. */
+/** Writes the figures measured so far, so that a stopped soak has figures too. */
 function writeFigures(resizes: number, seconds: number): void {
   if (windows.length < LEAST_WINDOWS) return;
   const figures: SoakFigures = {

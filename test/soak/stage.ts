@@ -27,7 +27,7 @@ const POD = {
   volumes: [{ name: 'cache', size: 32 * MiB }],
 } satisfies Omit<PodSpec, 'name'>;
 
-/** Removes a pod in kubelet's order: volumes and the folder of the pod go before its sandbox. */
+/** Removes a pod in kubelet's order: volumes and the pod's folder first, and then the sandbox. */
 async function removeAsKubelet(pod: RunningPod): Promise<void> {
   const { client, uid, sandboxId, containers, volumes, qos } = pod;
   await client.call('StopPodSandbox', { pod_sandbox_id: sandboxId });
@@ -44,7 +44,7 @@ interface Extra {
   readonly args?: readonly string[];
 }
 
-/** The node of a soak: a shim with an API server of the test, containerd, pods, and every way to resize them. */
+/** The node of a soak: a shim with a test API server, containerd, pods, and every way to resize the pods. */
 export class SoakStage {
   readonly #folder = mkdtempSync(join(tmpdir(), 'soak-'));
   readonly #direct = new CriClient('unix:///run/containerd/containerd.sock');
@@ -56,7 +56,7 @@ export class SoakStage {
   #api: ResizeClient | undefined;
   #created = 0;
   #replaced = 0;
-  /** Processes of removed pods that were killed for memory. */
+  /** Number of processes of removed pods that were killed for lack of memory. */
   #oomKills = 0;
 
   /** @param extra flags for Node and for the shim */
@@ -88,7 +88,7 @@ export class SoakStage {
     await this.#server.stop();
   }
 
-  /** Makes the resize with this number, each by another way and of another pod. Rejects unless it succeeds. */
+  /** Makes the resize with this number. Ways and pods alternate. Rejects if the resize fails. */
   async resize(number: number): Promise<void> {
     const ways = [
       (pod: RunningPod, size: number) => this.#updateContainer(pod, size),
@@ -99,7 +99,7 @@ export class SoakStage {
     const way = ways[number % ways.length];
     const pod = this.#pods[Math.floor(number / ways.length) % PODS];
     if (way === undefined || pod === undefined) throw new Error('there are no pods');
-    // Another one than the pod has: each way comes to a pod in every PODS-th turn.
+    // Differs from the current size: each way is used for a pod in every PODS-th turn.
     const size = SIZES[Math.floor(number / ways.length / PODS) % SIZES.length] ?? 0;
     await way(pod, size);
   }
@@ -125,7 +125,7 @@ export class SoakStage {
     this.#replaced += 1;
   }
 
-  /** How many pods have been removed and made again. */
+  /** Number of pods that were removed and created again. */
   get replaced(): number {
     return this.#replaced;
   }
@@ -146,7 +146,7 @@ export class SoakStage {
       .filter((name) => name.endsWith('.json') && !this.#pods.some(({ uid }) => name.includes(uid)));
   }
 
-  /** Processes that were killed for memory, in all pods so far. */
+  /** Number of processes that were killed for lack of memory, in all pods so far. */
   get oomKills(): number {
     return this.#pods.reduce((all, pod) => all + pod.oomKills(), this.#oomKills);
   }

@@ -57,7 +57,7 @@ describe('UpdateContainerResources with a cpuset', () => {
 
   test.each([
     ['is back at the cpuset of before', { cpuset_cpus: '0' }, ['0', '0']],
-    // CRI cannot unset a cpuset.
+    // CRI cannot remove a cpuset.
     ['is back at the CPUs that were in force without one', {}, ['0-1', '0-1']],
   ])('KEP-1287: a container %s when the runtime refuses its cpuset update midway', async (_, resources, before) => {
     await pod(resources);

@@ -38,7 +38,7 @@ const limits = (container?: string): unknown[] =>
   ['hugetlb.2MB.max', 'hugetlb.2MB.rsvd.max']
     .map((file) => running.read(file, container))
     .map((text) => (text === 'max' ? text : Number(text) / MiB));
-/** Whether a process in the container gets so much memory in huge pages. */
+/** Whether a process in the container can allocate this much memory in huge pages. */
 async function gets(mebibytes: number): Promise<boolean> {
   rmSync(FILE, { force: true });
   const script = `echo $$ >${running.containerCgroup('app')}/cgroup.procs && exec fallocate -l ${mebibytes * MiB} ${FILE}`;
@@ -87,7 +87,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
 });
 
 describe('UpdateContainerResources with limits on huge pages', () => {
-  // containerd does so unless disable_hugetlb_controller is false, and runc in an update.
+  // containerd ignores them unless disable_hugetlb_controller is false. runc ignores them in an update.
   test('UpdateContainerResources with limits on huge pages succeeds with a warning if containerd ignores them', async () => {
     await pod(huge(4));
     expect(limits('app')).toEqual(['max', 'max']);

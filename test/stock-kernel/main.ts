@@ -15,9 +15,9 @@ interface Flags {
 }
 
 /**
- * End-to-end tests of what the kernel decides: limits, usage, reclaim, mounts. All others are the same on any kernel.
- * resize/swap and resize/all-fields expect a node without a swap disk, cpuset and hugetlb; the tests of this folder
- * replace them.
+ * End-to-end tests of the kernel's behavior: limits, usage, reclaim, mounts. The results of all others do not depend on
+ * the kernel. resize/swap and resize/all-fields expect a node without a swap disk, cpuset and hugetlb; the tests of
+ * this folder replace them.
  */
 const END_TO_END = [
   ...['node/node', 'resize/resize', 'resize/memory-qos', 'resize/reclaim'],

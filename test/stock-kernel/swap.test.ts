@@ -34,7 +34,7 @@ async function pod(resources: Resources): Promise<void> {
     containers: [{ name: 'app', command: ['sleep', '1000000'], resources }],
   });
 }
-/** CRI has the sum of memory and swap. */
+/** CRI's field contains the sum of memory and swap. */
 const limits = (memory: number, swap: number): Resources => ({
   memory_limit_in_bytes: memory * MiB,
   memory_swap_limit_in_bytes: (memory + swap) * MiB,

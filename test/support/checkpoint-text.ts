@@ -17,7 +17,7 @@ export function checkpointText(entries: Readonly<Record<string, WrittenPod>>): s
   return JSON.stringify({ data, checksum: checksumOf(data) });
 }
 
-/** FNV-1a with 32 bits of what Go prints for the text with its type (pkg/util/hash, DeepHashObject). */
+/** Returns the 32-bit FNV-1a hash of Go's output for the text with its type (pkg/util/hash, DeepHashObject). */
 export function checksumOf(data: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(`(string)${data}`)) hash = Math.imul(hash, 0x01000193) ^ byte;

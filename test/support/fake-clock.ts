@@ -18,7 +18,7 @@ export class FakeClock implements Clock {
   readonly #endsWaits: boolean;
   #passed = 0;
   #systemTime = START.wallTime;
-  /** Sorted by time, then by creation. */
+  /** Timers, sorted by time and then by creation. */
   readonly #timers: Timer[] = [];
 
   /** With `endsWaits`, each wait ends at once and the clock advances by it: tests need not know when a wait starts. */
@@ -67,7 +67,7 @@ export class FakeClock implements Clock {
     this.#systemTime += by;
   }
 
-  /** Advances the clock and fires the timers that are due, except those that their actions start. Returns their number. */
+  /** Advances the clock and fires the due timers, except those that their actions start. Returns their number. */
   pass(ms: number): number {
     const end = this.#passed + ms;
     const fired = this.#timers.filter(({ at }) => at <= end).filter((timer) => this.#fire(timer));

@@ -11,7 +11,7 @@ export const RUNNING = 1;
 export const EXITED = 2;
 export const PRE_STOP = { 'io.kubernetes.container.preStopHandler': '{"exec":{}}' };
 
-/** A container as the runtime has it. The limit is in mebibytes; 0: none. */
+/** A container in the runtime. The limit is in mebibytes; 0 means none. */
 interface Given {
   readonly name: string;
   readonly state: number;
@@ -35,7 +35,7 @@ export class FakeDeclaringRuntime {
     return this.runtime.close();
   }
 
-  /** The runtime's containers, in the order of their creation. */
+  /** Sets the runtime's containers, in the order of their creation. */
   has(...containers: readonly Given[]): void {
     const ids = containers.map(({ name }, index) => `${name}-${index}`);
     this.runtime.on('ListContainers', () =>

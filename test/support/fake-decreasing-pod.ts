@@ -19,7 +19,7 @@ export class FakeKubeletNode {
   lists = 0;
   /** The limits that kubelet has admitted, in MiB by cgroup, for each pod. */
   readonly admitted = new Map<string, Readonly<Record<string, number>>>();
-  /** Replaced when kubelet has applied limits of a pod. */
+  /** The applied limits of each pod. Replaced when kubelet has applied limits. */
   readonly actuated = new Map<string, object>();
   /** The pods whose decreases were read. */
   readonly reads: string[] = [];
@@ -37,15 +37,15 @@ export class FakeKubeletNode {
   readonly podLevelPending = new Set<string>();
   /** Pods with an unfinished transaction. */
   readonly unfinished = new Set<string>();
-  /** The errors of the last update of a pod that kubelet has made for its decrease. */
+  /** The error of kubelet's last update for a decrease, by pod. */
   readonly refusals = new Map<string, { readonly reason: string; readonly message: string; readonly at: number }>();
-  /** Pods whose hold has ended and left its record. */
+  /** Pods whose hold has ended without removing its record. */
   readonly left: string[] = [];
   /** Makes the journal unavailable. */
   journalFault: Error | undefined;
-  /** Awaited before the journal has a hold. */
+  /** Awaited before the journal stores a hold. */
   beforeJournal: Promise<void> = Promise.resolve();
-  /** Awaited before the journal has the end of a hold. */
+  /** Awaited before the journal stores the end of a hold. */
   beforeEnd: Promise<void> = Promise.resolve();
   readonly reclaimer: DecreaseReclaimer;
   /** Awaited before the pending decreases are known. */
@@ -188,13 +188,13 @@ export class FakeKubeletNode {
     void this.reclaimer.comparable(uid, 'cadvisor');
   }
 
-  /** kubelet admits limits for the pod's cgroups, in MiB, and stops: it kills a container first or never tries. */
+  /** kubelet admits limits for the pod's cgroups, in MiB, and does not compare: it kills a container or never tries. */
   admitUncompared(uid: string, limits: Readonly<Record<string, number>>): void {
     this.admitted.set(uid, limits);
     this.reclaimer.check();
   }
 
-  /** kubelet lowers the limit, if its rule allows. */
+  /** kubelet lowers the limit if its rule allows this. Returns whether it did. */
   kubeletTries(uid: string): boolean {
     const wanted = this.admitted.get(uid)?.[uid] ?? 0;
     if ((this.cgroups.get(uid)?.current ?? 0) >= wanted * MiB) return false;

@@ -43,7 +43,7 @@ const identity = (bytes: Buffer): Buffer => bytes;
 
 type Responder = (request: Buffer) => Buffer | Promise<Buffer>;
 
-/** An error that responders throw as their answer. */
+/** An error that responders throw in order to answer with its code. */
 export class RuntimeFailure extends Error {
   constructor(
     readonly code: status,
@@ -279,7 +279,7 @@ export class FakeRuntime {
   }
 
   async close(): Promise<void> {
-    // Reading the records opens the folder, too.
+    // Reading the records also opens the folder.
     await this.node.journal.restored();
     await (await this.journal).close();
     this.backend.close();

@@ -5,17 +5,17 @@ import type { Messages, Partially } from '../../src/runtime/messages.ts';
 import { containerId, type FakeRuntime, SANDBOX } from './fake-runtime.ts';
 
 /**
- * A runtime with a store, as containerd has it: an update is merged into what is stored, and all of that is written to
+ * A runtime with a store, like containerd: an update is merged into the stored values, and all of them are written to
  * the cgroup, swap before memory and `unified` last, as runc does. Memory without swap means no swap.
  */
 export class FakeStoringRuntime {
   readonly #runtime: FakeRuntime;
   readonly #stored = new Map<string, Messages['LinuxContainerResources']>();
-  /** The updates that the shim has asked for. */
+  /** The updates that the shim has requested. */
   readonly asked: Messages['LinuxContainerResources'][] = [];
   /** How the runtime converts shares. */
   formula: WeightFormula = 'new';
-  /** A plugin (NRI): what it makes of an update before the runtime stores and applies it. Throws to refuse it. */
+  /** An NRI plugin: returns the update that the runtime stores and applies. Throws to reject the update. */
   plugin: (id: string, linux: Messages['LinuxContainerResources']) => Messages['LinuxContainerResources'] = (
     _,
     linux,
@@ -86,7 +86,7 @@ export class FakeStoringRuntime {
       put('cpu.weight', String(weightOfShares(cpuShares(Number(linux.cpu_shares)), this.formula)));
     if (linux.cpuset_cpus !== '') put('cpuset.cpus', linux.cpuset_cpus);
     if (linux.cpuset_mems !== '') put('cpuset.mems', linux.cpuset_mems);
-    // As crun does. runc ignores them.
+    // crun applies these limits. runc ignores them.
     for (const { page_size, limit } of linux.hugepage_limits)
       put(`hugetlb.${page_size}.max`, limit === 2n ** 64n - 1n ? 'max' : limit);
     for (const [file, value] of Object.entries(linux.unified)) put(file, value);

@@ -5,7 +5,7 @@ import { FakeClock } from './fake-clock.ts';
 import type { FakeMemory } from './fake-memory.ts';
 
 export const CGROUP = '/kubepods/pod1/c1';
-/** The marked memory.high for a target of 64 MiB: an eighth of it below, and below a multiple of 256 KiB. */
+/** The marked memory.high for a target of 64 MiB: an eighth lower, and slightly below a multiple of 256 KiB. */
 export const HELD = 56 * MiB - 64 * 1024;
 export const soon = (milliseconds: number): number => performance.now() + milliseconds;
 
@@ -32,7 +32,7 @@ export async function inVirtualTime<Result>(
   return work;
 }
 
-/** Lowers the usage of fake cgroups in virtual time: the deadline ends once nothing is left to do before it. */
+/** Lowers the usage of fake cgroups in virtual time. The deadline passes once no other work is left. */
 export async function reclaimWithin(
   milliseconds: number,
   target: number,

@@ -5,8 +5,8 @@ import { eventually } from './fake-clock.ts';
 const TIME_MS = 30_000;
 
 /**
- * Lets the deadline of a call pass as soon as the call lowers memory.high: it was admitted, and now has no time to
- * reclaim. Everything before that may take any time.
+ * Makes the deadline of a call pass as soon as the call lowers memory.high: the call was admitted, but has no time to
+ * reclaim. Earlier work may take any time.
  */
 export async function outOfTime(tree: CgroupTree, call: (deadline: number) => Promise<unknown>): Promise<unknown> {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });

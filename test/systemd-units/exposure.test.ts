@@ -58,7 +58,7 @@ test('the unit of the service has the settings that kubelet depends on', () => {
   const service = readFileSync('systemd/cri-resize-shim.service', 'utf8').split('\n');
   for (const line of [
     'Type=notify',
-    // Every other end is a failure, after which the fallback starts it.
+    // Every other end counts as a failure, after which the fallback starts the service.
     'Restart=on-success',
     'OnFailure=cri-resize-shim-fallback.service',
     'StartLimitIntervalSec=0',

@@ -10,7 +10,7 @@ import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs
 let folder: string;
 
 describe('bypass', () => {
-  // Runs the script of cri-resize-shim-bypass.service with a proxy that only says its arguments.
+  // Runs the script of cri-resize-shim-bypass.service with a proxy that only prints its arguments.
   // test/e2e/systemd/bypass.test.ts runs it under systemd.
 
   const DEFAULT = '/run/k3s/containerd/containerd.sock';
@@ -80,7 +80,7 @@ describe('bypass', () => {
 });
 
 describe('fallback', () => {
-  // Runs the script of cri-resize-shim-fallback.service with a systemctl and a sleep that only note their arguments.
+  // Runs the script of cri-resize-shim-fallback.service with a systemctl and a sleep that only record their arguments.
   // test/e2e/systemd/bypass.test.ts runs it under systemd.
 
   const BYPASSES = ['stop cri-resize-shim-takeover.service', 'start cri-resize-shim-bypass.service'];
@@ -103,19 +103,19 @@ describe('fallback', () => {
   interface Node {
     /** The states that `systemctl show` returns, one after the other; the last one remains. */
     readonly states: readonly string[];
-    /** Seconds that the last shim has served. */
+    /** Seconds for which the last shim has served. */
     readonly served?: number;
     readonly failures?: number;
     readonly socket?: boolean;
     /** Whether a start of the shim succeeds. */
     readonly starts?: boolean;
-    /** How many descriptors the bypass that runs may have open. */
+    /** Number of descriptors that the running bypass may open. */
     readonly descriptors?: number;
-    /** How many times as long as asked a sleep takes: the node is busy. */
+    /** Factor by which a sleep takes longer than requested, on a busy node. */
     readonly slowness?: number;
   }
 
-  /** Returns what the script does: calls of systemctl that change something, and seconds of sleep. */
+  /** Runs the script. Returns its actions: calls of systemctl that change something, and seconds of sleep. */
   async function run({ states, served = 0, failures, socket = true, starts = false, descriptors, slowness = 1 }: Node) {
     const put = (name: string, text: string): void => {
       writeFileSync(join(folder, 'bin', name), `#!/bin/sh\n${text}\n`);
@@ -163,7 +163,7 @@ esac`,
 
   test('upgrade: a shim that never starts is started again after pauses that grow to five minutes, while the bypass serves', async () => {
     const { did } = await run({ states: [...Array<string>(13).fill('failed'), 'inactive'] });
-    // Four seconds of starts at once.
+    // Starts follow each other immediately for four seconds.
     expect(did.slice(0, 10)).toEqual([
       ...['1', '2', '3', '4'].flatMap(() => ['--no-block start cri-resize-shim.service', '1']),
       ...BYPASSES,
@@ -289,15 +289,15 @@ describe('takeover', () => {
   }
 
   interface End {
-    /** As systemd.exec(5) has them. */
+    /** The values are those of systemd.exec(5). */
     readonly result: string;
     readonly status: string;
     readonly isShimActive?: boolean;
-    /** How many descriptors the bypass may have open. */
+    /** Number of descriptors that the bypass may open. */
     readonly descriptors?: number;
   }
 
-  /** Returns what the script has systemd do. */
+  /** Runs the script. Returns the calls of systemctl that change something. */
   async function after({ result, status, isShimActive = true, descriptors = 0 }: End): Promise<string> {
     const log = join(folder, 'log');
     writeFileSync(log, '');
@@ -318,9 +318,9 @@ describe('takeover', () => {
     ['exit-code', '1'],
     // Calls that have run for too long are cut off.
     ['timeout', 'KILL'],
-    // It would crash again and again.
+    // A crashed takeover would crash again and again.
     ['core-dump', 'SEGV'],
-    // Stopped before the program knows its signals. systemd does not start it again.
+    // The program was stopped before it handled signals. systemd does not start it again.
     ['signal', 'TERM'],
   ])('a takeover that has ended (%s, %s) ends the bypass', async (result, status) => {
     expect(await after({ result, status })).toBe(STOPS);

@@ -7,8 +7,8 @@ import { MiB } from '../../src/core/quantities/sizes.ts';
 import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
 import { volumeMountPoint } from '../../src/tmpfs/volumes.ts';
 
-// Without root nothing can be mounted: these are the rejections before a mount. For the others see
-// test/e2e/volumes/tmpfs.test.ts and tmpfs-mounts.test.ts.
+// Without root, no mount is possible, so this file tests the rejections before a mount. test/e2e/volumes/tmpfs.test.ts
+// and tmpfs-mounts.test.ts test the others.
 const podUid = 'u1';
 const cache = { podUid, name: 'cache' };
 let base: string;

@@ -103,10 +103,10 @@ test('grpc-js is loaded with the first call that needs it, not at start and not 
     kubelet.close();
     other.close();
   });
-  // Forwarded: the backend lacks it.
+  // The backend does not implement the call, which shows that it was forwarded.
   expect(await kubelet.code(runtimePath('Version'))).toBe(status.UNIMPLEMENTED);
   expect(await kubelet.code(runtimePath('ContainerStatus'))).toBe(status.OK);
-  // Handled: the answer is the error of the shim's own client.
+  // The error of the shim's own client shows that the shim handles the call.
   expect(await kubelet.code(runtimePath('UpdateContainerResources'), '\n\x01c')).toBe(status.UNIMPLEMENTED);
   program.kill('SIGUSR2');
   await program.logged('http2 is not loaded');

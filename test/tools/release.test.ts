@@ -17,7 +17,7 @@ afterEach(() => rmSync(root, { recursive: true }));
 describe('archives of a release', () => {
   beforeEach(() => (root = mkdtempSync(join(tmpdir(), 'archive-'))));
 
-  /** Creates the same files in another order, at another time, with other rights of others. */
+  /** Creates the same files in another order, at another time, and with other permissions for other users. */
   function folder(name: string, order: readonly string[], mode: number): string {
     const path = join(root, name, 'shim');
     mkdirSync(path, { recursive: true });

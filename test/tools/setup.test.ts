@@ -14,7 +14,7 @@ import type { SignatureResult } from '../../tools/signatures/signatures.ts';
 import { checkSignatures } from '../../tools/signatures/signatures.ts';
 
 describe('set-up', () => {
-  /** A checkout with a build of its own that takes no time. */
+  /** A checkout with a separate build that takes no time. */
   let root: string;
 
   beforeEach(() => {
@@ -109,7 +109,7 @@ describe('signatures of packages', () => {
     server?.close();
   });
 
-  /** A registry that answers every request so. `undefined`: never. */
+  /** Starts a registry that answers every request with this response. `undefined`: it never answers. */
   async function registry(status: number, body: string | undefined): Promise<string> {
     server = createServer((request, response) => {
       response.statusCode = request.url === '/npm/-/npm/v1/keys' ? status : 418;

@@ -1,4 +1,4 @@
-/** Values that were read of a pod, by owner and file: `pod memory.max`, `a cpu.max`, `volume cache`. */
+/** Values read from a pod, by owner and file: `pod memory.max`, `a cpu.max`, `volume cache`. */
 export type PodState = Readonly<Record<string, string>>;
 
 export interface LimitReport {

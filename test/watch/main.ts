@@ -58,8 +58,8 @@ function poll(polled: Watch): void {
   if (polled !== watch) return;
   polled.recorder.look();
   if (command !== undefined) answer(command, polled);
-  // With a pause: without one, this process takes half of a single processor and polls no more often, because the
-  // kernel then switches every tens of milliseconds. A process that sleeps is scheduled first.
+  // A pause is needed. Without one, this process uses half of a single processor and polls no more often, because the
+  // kernel then switches processes every tens of milliseconds. A sleeping process is scheduled first.
   setTimeout(poll, 1, polled);
 }
 

@@ -66,7 +66,7 @@ function folderOf(cache: string, recipe: Pick<Recipe, 'name' | 'key'>): string {
   return join(cache, `${recipe.name}-${print}`);
 }
 
-/** Undefined if the part does not exist, or one of its files does not exist or has another size. */
+/** Returns undefined if the part does not exist, or if one of its files is missing or has another size. */
 async function check(folder: string): Promise<Part | undefined> {
   try {
     const stamp = JSON.parse(await readFile(join(folder, stampName), 'utf8')) as Stamp;

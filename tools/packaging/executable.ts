@@ -9,7 +9,7 @@ import type { Facts } from './facts.ts';
 import { type NodeBinary, pinnedNode } from './node-binary.ts';
 import { writeSbomWithNode } from './sbom.ts';
 
-/** Increased when this code builds something else from the same inputs. */
+/** Increase this number when the code builds a different result from the same inputs. */
 const REVISION = 2;
 
 /**

@@ -43,7 +43,7 @@ export async function writeProvenance(
         externalParameters: { name, version, arch },
         resolvedDependencies: materials,
       },
-      // Who builds is not proved without a signature, so it is not stated.
+      // Without a signature, the builder cannot be proved, so it is not stated.
       runDetails: { builder: { id: 'https://cri-resize-shim.io/unsigned-local-build' } },
     },
   };
@@ -55,7 +55,7 @@ const nodeMaterial = ({ package: name, version, integrity }: NodeBinary): Materi
   digest: { sha512: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') },
 });
 
-/** The checkout's commit, and whether files differ. Nothing without a history, as in the build of the image. */
+/** Returns the commit and whether files differ from it. Empty without a history, as in the build of the image. */
 async function commitOf(root: string): Promise<readonly Material[]> {
   if (!existsSync(join(root, '.git'))) return [];
   const git = async (...args: readonly string[]): Promise<string> => (await execa('git', args, { cwd: root })).stdout;

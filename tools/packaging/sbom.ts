@@ -42,8 +42,8 @@ function write(sbom: Sbom, target: string): void {
 }
 
 /**
- * Replaces what npm draws again for each file if SOURCE_DATE_EPOCH is set, as for a release: the time by that one, and
- * the serial number by one that follows from the content.
+ * Makes a bill of materials reproducible if SOURCE_DATE_EPOCH is set, as for a release: replaces the time that npm
+ * generates by that time, and the serial number by one that follows from the content.
  */
 export function reproducible(sbom: Sbom, epoch = process.env['SOURCE_DATE_EPOCH']): Sbom {
   if (epoch === undefined) return sbom;

@@ -21,7 +21,7 @@ export async function packFolder(folder: string, target: string, epoch: string):
     `--directory=${dirname(folder)}`,
     basename(folder),
   ]);
-  // Without a name and a time in its header.
+  // The gzip header contains no name and no time.
   writeFileSync(target, gzipSync(readFileSync(plain), { level: 9 }));
   rmSync(plain);
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 
-/** Files that name the version, each with the expression that finds it. */
+/** Files that contain the version, each with the expression that finds it. */
 const PLACES: readonly (readonly [file: string, pattern: RegExp])[] = [
   ['deploy/helm/cri-resize-shim/Chart.yaml', /^version: (.+)$/m],
   ['deploy/helm/cri-resize-shim/Chart.yaml', /^appVersion: (.+)$/m],
@@ -11,8 +11,8 @@ const PLACES: readonly (readonly [file: string, pattern: RegExp])[] = [
 ];
 
 /**
- * Returns what keeps a checkout from being released, one line each: a place with another version, a changelog without a
- * date, files that differ from the commit, a tag on another commit. Rejects if a file cannot be read.
+ * Returns the reasons why a checkout cannot be released, one per line: a place with another version, a changelog
+ * without a date, files that differ from the commit, a tag on another commit. Rejects if a file cannot be read.
  */
 export async function problemsOf(root: string, version: string): Promise<string[]> {
   const problems: string[] = [];

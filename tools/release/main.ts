@@ -72,11 +72,11 @@ async function build(target: string, epoch: string): Promise<string> {
   );
   await packFolder(join(target, name), join(target, `${name}.tar.gz`), epoch);
   rmSync(join(target, name), { recursive: true });
-  // Only for the next build of the same folder.
+  // The stamp is only needed for the next build of the same folder.
   rmSync(join(target, `${name}-executable.stamp`), { force: true });
   const chart = join(facts.root, 'deploy/helm', facts.name);
   await packFolder(chart, join(target, `${facts.name}-chart-${facts.version}.tgz`), epoch);
-  // It is written at the end, about all files.
+  // The provenance is written at the end, for all files.
   rmSync(join(target, `${name}.provenance.json`), { force: true });
   return sumsOf(filesIn(target));
 }

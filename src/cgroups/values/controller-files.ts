@@ -1,4 +1,4 @@
-/** The files of the CPU and memory controllers: their content, and what it means. */
+/** Parses and formats the files of the CPU and memory controllers. */
 
 import { Reason, ShimError } from '../../core/errors.ts';
 import { Code } from '../../core/grpc.ts';
@@ -49,7 +49,7 @@ export function assertCpuMax({ quota, period }: CpuMax): void {
   }
 }
 
-/** Whether quota and period are equal, also without a quota: the content of the file is the same. */
+/** Whether quota and period are equal, also if both quotas are `max`: the content of the file is the same. */
 export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /**
@@ -122,18 +122,18 @@ export function parseSize(text: string, file: string): Bytes {
   return bytes(value);
 }
 
-/** Returns a memory limit as the kernel's files have it: bytes or `max`. */
+/** Formats a memory limit for the kernel's files: bytes or `max`. */
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
 /** Returns a size as a kernel limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
 export const wholePages = (size: number, pageSize: number): number => Math.floor(size / pageSize) * pageSize;
 
-/** Whether `found` is what the kernel makes of `asked`: {@link wholePages}. */
+/** Whether the kernel stores `asked` as `found`; see {@link wholePages}. */
 export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
   return found === asked || (asked !== 'max' && found === wholePages(asked, pageSize));
 }
 
-/** More than any machine has, 1 PiB, and small enough that sums of all lines are exact. */
+/** Maximum plausible size: 1 PiB, more than any machine has, and small enough that sums of all lines are exact. */
 const MOST_BYTES = 2 ** 50;
 
 /** Reads memory.stat. A line that this kernel lacks counts as 0. Throws CGROUP_UNAVAILABLE for other content. */
@@ -173,8 +173,8 @@ export function parseMemoryStat(text: string): MemoryStat {
  * larger of the two sums counts.
  *
  * Pages that zswap has compressed are charged as kernel memory (mm/memcontrol.c, obj_cgroup_charge_zswap; Linux 5.19
- * and later). They count as unreclaimable: only where zswap's shrinker is enabled, which it is not by default, does
- * reclaim write them to the device.
+ * and later). They count as unreclaimable: reclaim writes them to the device only if zswap's shrinker is enabled, which
+ * is off by default.
  *
  * Swap is counted separately: see ../swap.ts.
  */
@@ -202,7 +202,7 @@ function parseKeyed(text: string, file: string): Map<string, number> {
   return lines;
 }
 
-/** The error for content of a file that the kernel does not document, with its beginning. */
+/** Returns the error for content that the kernel does not document. Quotes the beginning of the content. */
 function unexpectedContent(file: string, found: string): ShimError {
   const start = found.slice(0, 80);
   const message = `${file}: unexpected content ${JSON.stringify(start)}`;

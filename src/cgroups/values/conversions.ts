@@ -26,9 +26,9 @@ export const MAX_CPU_SHARES = 262_144;
 export const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
 
 /**
- * How cpu.shares become cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups at least up to 1.37.
- * `new` maps the default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and later
- * (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+ * The formula that converts cpu.shares to cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups at
+ * least up to 1.37. `new` maps the default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and
+ * later (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
  */
 export type WeightFormula = 'old' | 'new';
 
@@ -53,8 +53,8 @@ export function formulasOf(weight: CpuWeight, shares: CpuShares): readonly Weigh
 
 /**
  * Returns the shares to report for the current weight. Many shares map to the same weight, so the inverse is ambiguous:
- * if either formula maps the stored shares to the weight, returns the stored shares. Otherwise another writer set the
- * weight, and the result is the inverse by the given formula.
+ * if either formula maps the stored shares to the weight, returns the stored shares. Otherwise another process has set
+ * the weight, and the result is the inverse by the given formula.
  */
 export function sharesToReport(live: CpuWeight, stored: CpuShares | undefined, formula: WeightFormula): CpuShares {
   return stored !== undefined && weightMatchesShares(live, stored) ? stored : sharesOfWeight(live, formula);
@@ -96,7 +96,7 @@ function lastWhere(holds: (shares: number) => boolean): number {
   return low;
 }
 
-/** Sources: runc 1.3.1 for the linear formula, opencontainers/cgroups for the quadratic one. */
+/** Returns the weight before rounding. Sources: runc 1.3.1 for `old`, opencontainers/cgroups for `new` (quadratic). */
 function unroundedWeight(shares: number, formula: WeightFormula): number {
   if (formula === 'old') return 1 + ((shares - 2) * 9999) / 262_142;
   if (shares <= MIN_CPU_SHARES) return 1;
@@ -116,7 +116,7 @@ export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined
   return bytes(checked('memory_limit_in_bytes', value, ONLY_MINUS_ONE));
 }
 
-/** No hugepage limit in CRI, as runtimes and kubelet set it: the largest 64-bit number, the kernel's `max`. */
+/** CRI's value for no hugepage limit, as runtimes and kubelet set it: the largest 64-bit number, the kernel's `max`. */
 export const NO_HUGE_PAGE_LIMIT = 2n ** 64n - 1n;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files: whether a
- * file has a value, and what has to be written to get the value from before back. Sources: kernel
+ * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files. Checks
+ * whether a file has a value, and computes the text that restores a previous value. Source: kernel
  * Documentation/admin-guide/cgroup-v2.rst. Pure.
  */
 import type { Bytes } from '../../core/quantities/numbers.ts';
@@ -12,7 +12,7 @@ const HUGE_PAGES = /^hugetlb\.(\d+)([KMGTP]?)B\.(?:rsvd\.)?max$/;
 /** Files with one number or word. */
 const WORDS = /^(?:memory\.oom\.group|memory\.zswap\.writeback|pids\.max|cpu\.(?:weight|idle|max\.burst))$/;
 const LISTS = /^cpuset\.(?:cpus|mems)$/;
-/** Files with one line per device, region or resource. A write sets one line. The value removes its settings. */
+/** Files with one line per device, region or resource, with the value that resets a line. A write sets one line. */
 const NO_VALUE: Readonly<Record<string, string>> = {
   'io.max': 'rbps=max wbps=max riops=max wiops=max',
   'io.latency': 'target=0',
@@ -34,7 +34,7 @@ export interface Machine {
 
 /**
  * Whether a file's content `found` results from writing `asked`: the kernel rounds sizes to pages, sorts lists and
- * prints one line per device. Undefined where the format of the file is not known and the texts differ.
+ * prints one line per device. Undefined if the texts differ and the format of the file is not known.
  */
 export function holdsSetting(key: string, asked: string, found: string, machine: Machine): boolean | undefined {
   const [wanted, has] = [asked.trim(), found.trim()];
@@ -47,7 +47,7 @@ export function holdsSetting(key: string, asked: string, found: string, machine:
   return WORDS.test(key) ? false : undefined;
 }
 
-/** Returns what restores a file's content `before` once `asked` is written to it. */
+/** Returns the text that restores a file's previous content `before` after `asked` was written. */
 export function restoringSetting(key: string, asked: string, before: string): string {
   const none = NO_VALUE[key];
   if (none === undefined) return before.trim();
@@ -60,7 +60,7 @@ function hugePageSize(key: string): bigint {
   return sizeInBytes(`${count}${unit}`) ?? 1n;
 }
 
-/** The kernel's page counters end below 2^63. */
+/** Sizes from here on are unlimited: the kernel's page counters end below 2^63. */
 const UNLIMITED = 0x7fff_ffff_ffff_f000n;
 
 function isSameSize(asked: string, found: string, unit: bigint): boolean | undefined {
@@ -82,7 +82,7 @@ function holdsCpuMax(asked: string, found: string): boolean {
   return quota === foundQuota && (period === undefined || quota === 'max' || period === foundPeriod);
 }
 
-/** The device or region of a line. `io.weight` takes a number alone for the default. */
+/** Returns the device or region of a line. In `io.weight`, a number alone is the default. */
 const nameOf = (line: string): string => (/^\d+$/.test(line) ? 'default' : (line.split(/\s+/)[0] ?? ''));
 
 const lineOf = (text: string, name: string): string | undefined =>
@@ -95,7 +95,7 @@ function hasLine(key: string, asked: string, found: string): boolean {
   const name = nameOf(asked);
   const values = (/^\d+$/.test(asked) ? asked : asked.slice(name.length)).trim().split(/\s+/);
   const line = lineOf(found, name)?.split(/\s+/).slice(1);
-  // A line without any limit is not printed.
+  // The kernel does not print a line without any limit.
   if (line === undefined) return values.every((value) => (NO_VALUE[key] ?? '').split(' ').includes(value));
   return values.every((value) => line.includes(value));
 }
@@ -105,19 +105,18 @@ function hasLine(key: string, asked: string, found: string): boolean {
  * for the last one, and `0-10:2/4` for the first 2 of each 4. The kernel prints numbers and ranges only. Pure.
  */
 
-/** The largest number of CPUs of a kernel (CONFIG_NR_CPUS). */
+/** The maximum number of CPUs that a kernel supports (CONFIG_NR_CPUS). */
 const MOST_NUMBERS = 8192;
 
 /** One byte for each number: 1 if it is in the list. */
 type Numbers = Uint8Array;
 
 /**
- * Whether the kernel prints `found` after `asked` is written. Undefined where a list is not valid, or where it refers
- * to the last number and that is not known.
+ * Whether the kernel prints `found` after `asked` is written. Undefined if a list is not valid, or if it refers to the
+ * last number and `lastPossible` is unknown.
  *
- * @param lastPossible the last CPU or node that this machine may have. The last one in a list (`N`) is that, or, in
- * some kernels, the
- *   last one that the kernel is built for: NR_CPUS, MAX_NUMNODES
+ * @param lastPossible the last CPU or node that this machine may have. `N` means this number or, in some kernels, the
+ *   last number that the kernel is built for (NR_CPUS, MAX_NUMNODES)
  */
 export function isSameList(asked: string, found: string, lastPossible: number | undefined): boolean | undefined {
   const has = numbersIn(found);
@@ -138,7 +137,7 @@ const LAST = /n|all/i;
 
 const partsOf = (list: string): readonly string[] => list.split(/[\s,]+/).filter(Boolean);
 
-/** Returns what `N` may stand for: kernels are built for a power of two. */
+/** Returns the numbers that `N` can mean. Kernels are built for a power of two. */
 const lastNumbers = (lastPossible: number): readonly number[] => {
   const built = Array.from({ length: Math.log2(MOST_NUMBERS) + 1 }, (_, power) => 2 ** power - 1);
   return [lastPossible, ...built.filter((last) => last > lastPossible)];
@@ -146,7 +145,7 @@ const lastNumbers = (lastPossible: number): readonly number[] => {
 
 const REGION = /^(?:(all)|(\d{1,5}|N)(?:-(\d{1,5}|N))?)(?::(\d{1,5}|N)\/(\d{1,5}|N))?$/i;
 
-/** Returns the numbers of a list without reference to the last one. Undefined for any other, and for an empty one. */
+/** Parses a list without references to the last number. Undefined for any other list and for an empty list. */
 function numbersIn(list: string): Numbers | undefined {
   const numbers = numbersOf(partsOf(list), -1);
   return numbers?.includes(1) === true ? numbers : undefined;
@@ -162,12 +161,12 @@ function numbersOf(
   return parts.every((part) => addRegion(numbers, part, last)) ? numbers : undefined;
 }
 
-/** Returns whether the region is valid (bitmap_parse_region, bitmap_check_region, bitmap_set_region). */
+/** Adds a region. Returns whether it is valid (bitmap_parse_region, bitmap_check_region, bitmap_set_region). */
 function addRegion(numbers: Numbers, region: string, last: number): boolean {
   const [, all, first, end, used, group] = REGION.exec(region) ?? [];
   const number = (text: string): number => (text === 'N' ? last : Number(text));
   if (all === undefined && first === undefined) return false;
-  // Only a range has a pattern.
+  // A pattern requires a range.
   if (used !== undefined && all === undefined && end === undefined) return false;
   const from = first === undefined ? 0 : number(first);
   const to = all === undefined ? number(end ?? first ?? '') : last;
@@ -184,8 +183,8 @@ export function lastNumber(list: string): number | undefined {
 }
 
 /**
- * Returns the numbers of a list as the bits of a number; 0 for an empty list. Undefined for a list that is not valid,
- * or that refers to the last number.
+ * Returns the numbers of a list as a bit mask; 0 for an empty list. Undefined for an invalid list, and for a list that
+ * refers to the last number.
  */
 export function bitsOf(list: string): bigint | undefined {
   if (list.trim() === '') return 0n;

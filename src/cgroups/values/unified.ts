@@ -44,8 +44,8 @@ export function isUnifiedKey(key: string): boolean {
 }
 
 /**
- * Whether `found` is what the kernel prints after `asked` was written to a file. The shim does not know the format of
- * each file: it ignores surrounding whitespace, and reads sizes with a suffix, which the kernel prints in bytes.
+ * Whether the kernel prints `found` after `asked` was written to a file. The shim does not know the format of each
+ * file: it ignores surrounding whitespace and converts sizes with a suffix, which the kernel prints in bytes.
  */
 export function isSameUnified(asked: string, found: string): boolean {
   return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
@@ -53,7 +53,7 @@ export function isSameUnified(asked: string, found: string): boolean {
 
 /**
  * Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text, and for a leading 0,
- * with which the kernel reads an octal number. The size may be more than the kernel can hold in 64 bits.
+ * which makes the number octal. The size may be more than the kernel can hold in 64 bits.
  */
 export function sizeInBytes(text: string): bigint | undefined {
   const [, digits, suffix = ''] = /^(0|[1-9]\d{0,19})([kmgtpe]?)$/i.exec(text) ?? [];

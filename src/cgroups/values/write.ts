@@ -21,8 +21,8 @@ export type CgroupWrite =
   | { readonly file: 'unified'; readonly key: string; readonly value: string };
 
 /**
- * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without
- * `reclaims` for one that is lowered.
+ * Whether the kernel only sets variables for a write: for a weight, a raised memory limit, and, unless `reclaims`, a
+ * lowered memory limit.
  * @param reclaims whether a write that lowers a memory limit reclaims before it returns; see CgroupFiles.write
  */
 export function isQuickWrite(step: CgroupWrite, before: string, reclaims: boolean): boolean {
@@ -38,7 +38,7 @@ interface EncodedWrite {
   readonly isThere: (found: string) => boolean;
 }
 
-/** Returns a write's text, and how to check that the file has its value. Throws INVALID_VALUE if invalid. */
+/** Returns a write's text, and a check whether the file has its value. Throws INVALID_VALUE for an invalid value. */
 export function encodeWrite(step: CgroupWrite, pageSize: Bytes): EncodedWrite {
   switch (step.file) {
     case 'cpu.max':

@@ -6,7 +6,7 @@ import { alternatives, type ConfigKey, configKeys, type Settings, settingOf } fr
 export interface UsableSettings {
   /** The settings without a problem, as written. */
   readonly settings: Settings;
-  /** Whether the file has keys that are no settings: each may be a setting that is spelled wrong. */
+  /** Whether the file has unknown keys: each may be a misspelled setting. */
   readonly hasUnknownKeys: boolean;
   /** Whether `metricsTokenFile` has a problem. */
   readonly isTokenInvalid: boolean;

@@ -169,10 +169,10 @@ function runFlags(argv: readonly string[]): Extract<CommandLine, { ask: 'run' }>
 }
 
 /**
- * Returns the configuration with which the shim forwards every call although its file is invalid: the settings of the
- * file that have no problem, and `intercept: false`. Throws the error if even that is not possible.
+ * Returns a configuration that forwards every call despite an invalid file: the valid settings of the file and
+ * `intercept: false`. Throws the error if even that is not possible.
  * @param error of {@link loadConfig}
- * @param lastBackend socket of containerd that the shim has used last: it applies if the file has no usable one
+ * @param lastBackend containerd's socket that the shim used last: applies if the file has no valid one
  */
 export function passThroughConfig(argv: readonly string[], error: ConfigError, lastBackend?: string): Config {
   const commandLine = readFlags(argv, version);
@@ -192,7 +192,7 @@ export function passThroughConfig(argv: readonly string[], error: ConfigError, l
   throw error;
 }
 
-/** Whether the metrics token, or that there is none, is known: an unreadable part of the file may set one. */
+/** Whether the metrics token setting is known, even if it is unset: an unreadable part of the file may set a token. */
 function isTokenKnown(usable: UsableSettings | undefined, flags: Settings): boolean {
   if (flags.metricsTokenFile !== undefined) return true;
   if (usable === undefined) return false;

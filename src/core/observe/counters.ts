@@ -47,8 +47,8 @@ export interface CountersInMemory extends Counters {
 const seconds = (milliseconds: number): number => milliseconds / 1000;
 
 /**
- * Series that start at 0. Prometheus does not see the first event of a series that starts with it (`increase` has no
- * earlier sample), so this covers every counter whose increase alerts use.
+ * Series that start at 0. If a series starts with its first event, Prometheus misses that event (`increase` has no
+ * earlier sample). All counters that alerts apply `increase` to start at 0.
  */
 const fromStart = <Value extends string>(values: readonly Value[]): readonly (readonly [Value])[] =>
   values.map((value) => [value]);

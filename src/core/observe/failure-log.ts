@@ -8,8 +8,8 @@ export interface FailureTexts {
 }
 
 /**
- * Logs a failure that is tried again and again: once for each cause, until another one follows or it is over. Those
- * lines say how often the cause before has failed.
+ * Logs a repeated failure once for each cause. The line of the next cause or of the recovery reports how often the
+ * previous cause failed.
  */
 export class FailureLog {
   #cause: string | undefined;
@@ -34,7 +34,7 @@ export class FailureLog {
     this.#count += 1;
   }
 
-  /** It has succeeded. */
+  /** Records a success: logs the end of the failure, if there was one. */
   succeeded(): void {
     if (this.#cause !== undefined) this.log.info(this.#earlier, this.texts.over);
     this.#cause = undefined;

@@ -76,7 +76,7 @@ export const protocolErrorCodes = [
   'UNKNOWN',
 ] as const;
 
-/** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
+/** Why a line is not in the log: the reader is too slow, or its message was logged too often. */
 export const logDrops = ['slow_reader', 'rate'] as const;
 export type LogDrop = (typeof logDrops)[number];
 
@@ -107,11 +107,11 @@ export const budgets = [
   'requests',
   /** Bytes of decompressed requests. */
   'decompressed',
-  /** Connections that are closed and whose peer has not closed. */
+  /** Closed connections that wait for their peers to close. */
   'lingering',
-  /** Status pages that are open. */
+  /** Open status pages. */
   'page_streams',
-  /** Updates that wait for a status page that reads slowly. */
+  /** Updates that wait for a slow reader of a status page. */
   'page_updates',
 ] as const;
 export type Budget = (typeof budgets)[number];
@@ -127,7 +127,7 @@ export const foresightEvents = [
   'unstuck',
   /** The memory in use cannot be reclaimed, so the decrease waits. */
   'deferred',
-  /** kubelet had not applied the limit when the time was up. */
+  /** kubelet did not apply the limit in time. */
   'given_up',
 ] as const;
 export type ForesightEvent = (typeof foresightEvents)[number];
@@ -183,7 +183,7 @@ export const journalFaults = [
 ] as const;
 export type JournalFault = (typeof journalFaults)[number];
 
-/** A prerequisite of resizes. `says` explains the result to users: how the shim does it, or what prevents it. */
+/** A prerequisite of resizes. `says` explains the result to users: the method that the shim uses, or the obstacle. */
 export interface ReadinessCheck {
   readonly name: string;
   readonly ready: boolean;
@@ -214,7 +214,7 @@ export const noLog: Log = {
 export interface BypassTimes {
   /** Undefined if it has not served since the boot, as far as systemd remembers. */
   readonly start: number | undefined;
-  /** Undefined while it serves, also if it has not served. */
+  /** Undefined while the bypass serves, and if it has not served. */
   readonly end: number | undefined;
 }
 

@@ -31,8 +31,8 @@ export const microseconds = (value: number): Microseconds => natural(value, 'mic
 /** Returns a number as CPU shares. Throws RangeError if it is negative or not a safe integer. */
 export const cpuShares = (value: number): CpuShares => natural(value, 'shares') as CpuShares;
 /**
- * Returns the CPU shares that a runtime reports; undefined for 0, which is none, and for what no kernel has: what a
- * runtime says may be wrong, and must not end a call.
+ * Returns the CPU shares that a runtime reports. Undefined for 0, which means none, and for invalid values: a wrong
+ * report of a runtime must not fail a call.
  */
 export function reportedShares(value: number | bigint): CpuShares | undefined {
   const shares = Number(value);

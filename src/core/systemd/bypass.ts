@@ -11,10 +11,10 @@ import type { BypassTimes, Log } from '../observe/interfaces.ts';
 export interface BypassOptions {
   /** Returns the output of `systemctl show` for properties of the bypass. */
   readonly show?: (properties: readonly string[]) => Promise<string>;
-  /** In a container: the file in which the entry point says the same as systemctl; see {@link takeBypassFiles}. */
+  /** In a container: the file with the entry point's report, in systemctl's format; see {@link takeBypassFiles}. */
   readonly state?: string | undefined;
   readonly log: Log;
-  /** Returns how long this shim runs, in milliseconds. */
+  /** Returns the uptime of this shim, in milliseconds. */
   readonly uptime?: () => number;
   /** Called once, when a bypass that served at the start of the shim has ended. */
   readonly onEnd: (times: { readonly start: number; readonly end: number }) => void;
@@ -36,7 +36,7 @@ export class BypassWatch {
     return this.#times;
   }
 
-  /** Returns when there is nothing to follow any more. Never rejects. */
+  /** Returns when the bypass no longer serves or the watch is stopped. Never rejects. */
   async run(): Promise<void> {
     const { log, onEnd, uptime = steadyNow } = this.options;
     try {
@@ -91,8 +91,8 @@ interface Now {
 }
 
 /**
- * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the
- * system's time does not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
+ * Returns the milliseconds since a timestamp. It is in microseconds of the monotonic clock, which a change of the
+ * system's time does not affect, or, after an @, in seconds since the epoch. 0 or an empty text is no time: Infinity.
  */
 function ageOf(microseconds: string | undefined, now: Now): number {
   if (microseconds?.startsWith('@') === true) return now.wall - Number(microseconds.slice(1)) * 1000;
@@ -105,11 +105,11 @@ const timeOf = (age: number, now: Now): number | undefined => (age === Infinity 
 const textOf = (time: number | undefined): string | undefined =>
   time === undefined ? undefined : new Date(time).toISOString();
 
-/** Files through which the shim and its bypass know about each other. Undefined where nobody has set them. */
+/** Files through which the shim and its bypass exchange information. Undefined if their variable is not set. */
 export interface BypassFiles {
   /** The shim writes containerd's socket to it, as an assignment of sh(1). */
   readonly target: string | undefined;
-  /** Properties of the bypass, as `systemctl show` prints them, from the entry point of the image. */
+  /** The image's entry point writes properties of the bypass to this file, in the format of `systemctl show`. */
   readonly state: string | undefined;
 }
 
@@ -142,8 +142,8 @@ export async function lastBypassTarget(env: NodeJS.ProcessEnv): Promise<string |
  */
 export async function writeBypassTarget(file: string | undefined, containerd: string, log: Log): Promise<void> {
   if (file === undefined) return;
-  // The bypass reads it with read of sh(1), which takes a backslash away. In double quotes, systemd and a shell do the
-  // same.
+  // The bypass reads the file with read of sh(1), which removes backslashes. In double quotes, systemd and a shell do
+  // so too.
   const text = `CRI_RESIZE_SHIM_BYPASS_TO="${containerd.replaceAll(/["\\`$]/g, '\\$&')}"\n`;
   try {
     if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;

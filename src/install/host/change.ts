@@ -14,10 +14,10 @@ export interface Change {
   forget?(): Promise<void>;
 }
 
-/** `overtaken`: undone, because somebody else has changed a file meanwhile. */
+/** `overtaken`: rolled back because another process has changed a file meanwhile. */
 export type ChangesResult = 'done' | 'undone' | 'overtaken' | 'undo failed';
 
-/** Somebody else has changed a file since it was read. Another attempt may succeed. */
+/** Another process has changed a file since it was read. Another attempt may succeed. */
 export class ChangedMeanwhile extends Error {
   override readonly name = 'ChangedMeanwhile';
 }
@@ -82,7 +82,7 @@ async function undo(begun: readonly Change[], report: (line: string) => void): P
   return 'undone';
 }
 
-/** Reports a change that takes longer than a second while it runs. */
+/** Reports a change that runs for longer than a second. */
 async function announced(
   description: string,
   report: (line: string) => void,

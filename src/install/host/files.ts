@@ -102,13 +102,13 @@ export type Rights = Pick<SavedFile, 'mode' | 'uid' | 'gid'>;
 export interface WriteOptions extends Partial<Rights> {
   /** The content that the new text is based on. If the file differs, somebody has changed it: no write. */
   readonly madeFrom?: string;
-  /** Returns the rolled-back content if somebody has changed the file since. Otherwise the old is restored. */
+  /** Returns the content for a rollback if the file was changed since. By default the old content is restored. */
   readonly rolledBack?: (now: string) => string;
 }
 
 /**
- * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays one. A new
- * file belongs to us, unless the options say otherwise.
+ * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays a link. A
+ * new file belongs to our user, unless the options set an owner.
  */
 export function writing(path: string, text: string | Buffer, options: WriteOptions = {}): Change {
   const { madeFrom, rolledBack, ...rights } = options;
@@ -183,7 +183,7 @@ async function removeEmpty(innermost: string, outermost: string): Promise<void> 
     try {
       await rmdir(folder);
     } catch (error) {
-      // Somebody else has added a file.
+      // Another process has added a file.
       if (errnoOf(error) === 'ENOTEMPTY') return;
       throw error;
     }

@@ -5,7 +5,7 @@ import { execa } from 'execa';
 /** The process that changes the installation of this node holds its lock. */
 export const INSTALL_LOCK = '/run/cri-resize-shim-installer.lock';
 
-/** A lock that is held. */
+/** A held lock. */
 export interface InstallLock {
   readonly kind: 'held';
   release(): Promise<void>;
@@ -25,9 +25,9 @@ const LOCKED = 75;
  * Rejects if it cannot be taken for another reason.
  */
 export async function takeInstallLock(file = INSTALL_LOCK): Promise<InstallLock | LockedBy> {
-  // A program of util-linux, not koffi: a shim whose libraries do not load can be removed. It ends with our end of the
-  // pipe, not by the signals that a terminal or systemd sends to all processes: the lock is held during a rollback.
-  // Each line of the file is in place once it is printed.
+  // Uses a program of util-linux instead of koffi, so that a shim whose libraries do not load can be removed. The
+  // program ends with our end of the pipe and ignores signals from a terminal or systemd, because a rollback needs the
+  // lock. Each line of the file is in place once it is printed.
   const script = `trap '' INT TERM HUP; echo "$1" >"$0"; echo locked; exec cat >/dev/null`;
   const command = ['--nonblock', '--conflict-exit-code', String(LOCKED), file, 'sh', '-c', script, file];
   const holder = execa('flock', [...command, String(process.pid)], {

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 /** The forms of the program that can be installed. */
 export type Program =
   /**
-   * A checkout that is built, or the self-contained folder. `node` is what starts it once it is in place, `nodeFrom` a
-   * Node that is copied there although the folder has it elsewhere, `arch` as process.arch.
+   * A built checkout or the self-contained folder. `node` starts the installed program. `nodeFrom` is a Node outside
+   * the folder to be copied there. `arch` as process.arch.
    */
   | {
       readonly kind: 'folder';
@@ -44,9 +44,9 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
 }
 
 /**
- * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one, or a
- * copy of the one that runs us, which may be removed, or be in a folder that others cannot read. The one that runs us
- * itself if its libraries are elsewhere, or if the program is in place: nothing is copied then.
+ * Returns the Node for a program installed in the folder `to`: the folder's own Node if it has one, otherwise a copy of
+ * the running Node, which may be removed later or be in a folder that others cannot read. Returns the running Node
+ * itself, without a copy, if its libraries are elsewhere or if the program is already in place.
  */
 export function nodeProgramOf(
   folder: string,
@@ -59,7 +59,7 @@ export function nodeProgramOf(
   return isShared || folder === to ? { node: running } : { node: own, nodeFrom: running };
 }
 
-/** Whether a Node of these build settings loads libraries that are not part of it: those of a distribution do. */
+/** Whether a Node with these build settings loads shared libraries, as those of distributions do. */
 export const hasSharedLibraries = (variables: object): boolean =>
   Object.entries(variables).some(
     ([name, value]) =>
@@ -89,7 +89,7 @@ export const resizectlStartOf = (program: Program, to: string): string => starte
  * but then it runs as init_t, which may not connect to containerd.
  */
 function started(command: readonly string[]): string {
-  // env takes a word with = for a variable.
+  // env interprets a word with = as a variable.
   const words = command[0]?.includes('=') === true ? command : ['/usr/bin/env', ...command];
   return words.map(unitWord).join(' ');
 }

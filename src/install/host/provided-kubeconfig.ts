@@ -5,7 +5,7 @@ import { readSaved, removing, writing } from './files.ts';
 export interface ProvidedKubeconfig {
   /** `/var/lib/cri-resize-shim-installer/kubeconfig` */
   readonly path: string;
-  /** The new content; undefined: the file stays as it is, unless nothing uses it. */
+  /** The new content. Undefined: the file does not change, or is removed if no configuration uses it. */
   readonly text?: string;
   /** Whether the configuration that is to be installed names the file. */
   readonly isUsed: boolean;

@@ -20,7 +20,7 @@ export interface Site {
   /** Environment file with the flags of the service. */
   readonly flagsFile: string;
   readonly kubeconfig: ProvidedKubeconfig;
-  /** How long to wait for the shim to become ready, and for kubelet to come back. */
+  /** Maximum time until the shim becomes ready and kubelet is back. */
   readonly wait: Wait;
 }
 

@@ -1,4 +1,4 @@
-/** systemd on this node: its units, where they are and what they run, and waiting for them. */
+/** systemd on this node: its units, their paths and programs, and waiting for them. */
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -32,12 +32,12 @@ export async function unitProperties(
   return (name) => pairs.filter(([key]) => key === name).map(([, value = '']) => value);
 }
 
-/** Stops that are tried: the fallback starts a shim that fails at once three times, then with pauses. */
+/** Maximum number of stop attempts: the fallback restarts a failing shim three times at once, then with pauses. */
 const MOST_STOPS = 5;
 
 /**
- * Stops units. The fallback of the bypass starts a shim that fails, and systemd cancels the stop of a unit that
- * something starts. Such a stop is repeated.
+ * Stops units. systemd cancels the stop of a unit that is started meanwhile, and the bypass's fallback starts a failed
+ * shim. A canceled stop is repeated.
  * @param afterEach runs after each stop, and before it is repeated
  */
 export async function stopUnits(units: readonly string[], afterEach?: () => Promise<void>): Promise<void> {
@@ -122,7 +122,7 @@ function pathOf(text: string): string {
   return path;
 }
 
-/** Returns the values of a list in a unit: an empty one removes those before it. */
+/** Returns the values of a list setting in a unit. An empty value removes the values before it. */
 function valuesOf(lines: readonly string[], key: string): readonly string[] {
   let values: readonly string[] = [];
   for (const line of lines) {
@@ -156,8 +156,8 @@ async function namesIn(folder: string): Promise<readonly string[]> {
 }
 
 /**
- * Returns the flags of the service, from its environment file: CRI_RESIZE_SHIM_FLAGS, split at blanks as systemd does.
- * Returns none if there is no such file. Rejects if it cannot be read.
+ * Returns the service's flags: CRI_RESIZE_SHIM_FLAGS of its environment file, split at blanks as systemd does. Returns
+ * no flags if there is no such file. Rejects if it cannot be read.
  */
 export async function serviceFlags(flagsFile: string): Promise<readonly string[]> {
   try {
@@ -179,9 +179,9 @@ export function flagsIn(text: string): readonly string[] {
 const hasWildcard = (text: string): boolean => /[*?[]/.test(text);
 
 /**
- * Returns the paths that a pattern stands for, as glob(3) with its default flags, which systemd uses: `*`, `?` and
- * `[...]` match within a name, and a dot at its start only if it is written. Braces have no meaning. The order is that
- * of the bytes. A path without wildcards stands for itself, whether it exists or not.
+ * Returns the paths that match a pattern, as glob(3) does with the default flags, which systemd uses: `*`, `?` and
+ * `[...]` match within a name, but a leading dot only matches a literal dot. Braces have no special meaning. Sorted by
+ * bytes. A path without wildcards is returned itself, whether it exists or not.
  * @param pattern an absolute path
  */
 export async function expandGlob(pattern: string): Promise<readonly string[]> {

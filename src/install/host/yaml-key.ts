@@ -2,13 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { isMap, isScalar, type Pair, parseDocument } from 'yaml';
 
 /**
- * Returns the text of a YAML or JSON file with another value of one top-level key. Comments, the order of keys, and the
- * values of all other keys stay; spaces between them may not. Returns undefined if the text is not one mapping, or if
- * another value would change.
+ * Returns the text of a YAML or JSON file with a changed value of one top-level key. Comments, the order of keys and
+ * all other values stay the same; spaces between them may change. Returns undefined if the text is not a single
+ * mapping, or if another value would change.
  * @param value undefined removes the key
  */
 export function withKey(text: string, key: string, value: string | boolean | undefined): string | undefined {
-  // Without types, each scalar is written as it was read: kubelet reads 0644 as another number than YAML 1.2 does.
+  // Without types, each scalar is written as read: kubelet and YAML 1.2 interpret 0644 as different numbers.
   const document = parseDocument(text, { schema: 'failsafe', uniqueKeys: false, logLevel: 'error' });
   const { contents, errors } = document;
   if (errors.length > 0 || !(contents === null || isMap(contents))) return undefined;

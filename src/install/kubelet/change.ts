@@ -13,8 +13,8 @@ import { Refusal } from './setting.ts';
 const backupOf = (file: string): string => `${file}.before-cri-resize-shim`;
 
 /**
- * Returns the setup of the running kubelet, or of one that ends again after each start because nothing serves the
- * socket of the shim. Throws Refusal for any other kubelet that does not run.
+ * Returns the setup of the running kubelet, or of a kubelet that ends after each start because nothing serves the
+ * shim's socket. Throws Refusal for any other kubelet that does not run.
  */
 export async function runningKubelet({ node }: Site): Promise<Kubelet> {
   const { kubeletUnit: unit } = node;
@@ -62,8 +62,8 @@ export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change>
 }
 
 /**
- * For a kubelet that uses the shim: sets the endpoint in kubeadm's patch too, from which an upgrade of the node would
- * write the old one. kubelet is not restarted. Throws Refusal.
+ * Sets the endpoint in kubeadm's patch for a kubelet that already uses the shim. Otherwise an upgrade of the node would
+ * write the old endpoint. Does not restart kubelet. Throws Refusal.
  */
 export async function keepAtShim(site: Site, { chain }: Kubelet): Promise<readonly Change[]> {
   const { node } = site;
@@ -105,8 +105,8 @@ async function editOf(setting: Setting, endpoint: string): Promise<Edit> {
 }
 
 /**
- * Writes an edited text. Changes of others, such as `kubeadm upgrade node`, are not lost: before the write they make it
- * fail, and after it a rollback changes nothing but our endpoint.
+ * Writes an edited text without losing changes of other programs, such as `kubeadm upgrade node`: if the file was
+ * changed before the write, the write fails; if it was changed afterwards, a rollback changes only our endpoint.
  */
 function editing({ file, edited, endpointOf }: Setting, before: string, after: string): Change {
   const [from, to] = [endpointOf(before), endpointOf(after)];
@@ -117,8 +117,8 @@ function editing({ file, edited, endpointOf }: Setting, before: string, after: s
 }
 
 /**
- * An edited text is written as UTF-8. systemd accepts comments that are not. Throws Refusal if other bytes than the
- * endpoint would change.
+ * Throws Refusal if writing the text as UTF-8 would change other bytes than the endpoint. systemd accepts comments that
+ * are not UTF-8.
  */
 function assertText(file: string, text: string, saved: SavedFile | undefined): void {
   if (saved === undefined || saved.content.equals(Buffer.from(text))) return;
@@ -129,9 +129,9 @@ function assertText(file: string, text: string, saved: SavedFile | undefined): v
 }
 
 /**
- * Points kubelet back at its previous endpoint, in every file that has ours. If kubelet does not use the shim, only the
- * files are restored: a later upgrade of the node would point kubelet at a socket that is gone. Returns no change if
- * nothing is left. Throws Refusal.
+ * Restores kubelet's previous endpoint in every file that has ours. If kubelet does not use the shim, restores only the
+ * files: otherwise a later upgrade of the node would point kubelet at a missing socket. Returns no change if there is
+ * nothing to restore. Throws Refusal.
  */
 export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<readonly Change[]> {
   const { node } = site;
@@ -169,13 +169,13 @@ async function restoring(node: Node, setting: Setting): Promise<Restoring> {
   const backup = (await readSaved(backupOf(file)))?.content.toString('utf8');
   const now = endpointOf(text);
   if (!(await pointsAt(setting, node.listen))) {
-    // Something else has written the file since, kubeadm for example.
+    // Another program, such as kubeadm, has written the file since.
     const changes = backup === undefined ? [] : [removing(backupOf(file))];
     return { says: `remove ${backupOf(file)}`, changes, ...(now !== undefined && { endpoint: now }) };
   }
   assertText(file, text, await readSaved(file));
   const before = backup === undefined ? `unix://${node.containerd}` : endpointOf(backup);
-  // If nothing else was changed in the file since, it is restored byte for byte.
+  // If nothing other than the endpoint was changed in the file, it is restored byte for byte.
   const isUntouched =
     backup !== undefined && (edited(backup, now) === text || withoutEndpoint(backup) === withoutEndpoint(text));
   const after = isUntouched ? backup : edited(text, before);
@@ -239,7 +239,7 @@ function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }
   };
 }
 
-/** Whether an endpoint is the one that kubelet is to use. */
+/** Whether kubelet is to use this endpoint. */
 type Goes = (endpoint: string) => Promise<boolean>;
 
 interface ExpectedState {

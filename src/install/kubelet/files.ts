@@ -11,7 +11,7 @@ import { unitProperties } from '../host/systemd.ts';
 import { environmentFilesOf, type Kubelet } from './kubelet.ts';
 import { endpointIn, flagsIn, Refusal, withEndpoint, withFlag } from './setting.ts';
 
-/** One file that sets the endpoint of kubelet, or from which kubeadm sets it next. */
+/** A file that sets kubelet's endpoint, or from which kubeadm will set it. */
 export interface Setting {
   /** The real path, symbolic links resolved. */
   readonly file: string;
@@ -23,7 +23,7 @@ export interface Setting {
   readonly isOwn: boolean;
   /** The layer of kubelet's configuration that the file is; undefined for kubeadm's patch. */
   readonly layer: Layer | undefined;
-  /** The endpoint in a text of this file; undefined if there is none. */
+  /** Returns the endpoint in a text of this file; undefined if there is none. */
   readonly endpointOf: (text: string) => string | undefined;
   /** The text with another endpoint. Throws Refusal. */
   readonly edited: (text: string, endpoint: string | undefined) => string;
@@ -68,7 +68,7 @@ async function editableFile({ listen }: Node, place: Omit<Layer, 'kind'>): Promi
   return file.startsWith('/') || (await isSameSocket(endpoint, listen)) ? file : undefined;
 }
 
-/** kubeadm's patch, if there is one. Throws Refusal if kubeadm could not read it. */
+/** Returns the setting of kubeadm's patch, if there is one. Throws Refusal if kubeadm could not read the patch. */
 export async function patchSettings(node: Node, { kubeadm }: EndpointChain): Promise<readonly Setting[]> {
   if (kubeadm === undefined) return [];
   const { file, problem } = kubeadm;

@@ -11,7 +11,7 @@ import { expandGlob, systemctl, unitProperties } from '../host/systemd.ts';
 
 /** The setup of the kubelet that runs on a node. */
 export interface Kubelet {
-  /** `unix:///run/containerd/containerd.sock`, as written in the place that wins. */
+  /** The effective endpoint, as written: `unix:///run/containerd/containerd.sock`. */
   readonly endpoint: string;
   readonly chain: EndpointChain;
 }
@@ -21,10 +21,10 @@ export type KubeletFound =
   /** `state` is systemd's ActiveState: `inactive`, `failed`. */
   | { readonly kind: 'stopped'; readonly state: string }
   | { readonly kind: 'no unit' }
-  /** It runs, but its setup cannot be read. */
+  /** kubelet runs, but its setup cannot be read. */
   | { readonly kind: 'unclear'; readonly why: string; readonly chain?: EndpointChain };
 
-/** A kubelet that ends again after each start may start or end while it is looked at. */
+/** Number of attempts to read kubelet, which may start or end meanwhile if it ends after each start. */
 const MOST_LOOKS = 10;
 const LOOK_MS = 100;
 
@@ -42,7 +42,7 @@ export async function findKubelet(node: Node): Promise<KubeletFound> {
     const found = await runningSetup(node, pid);
     if (found !== 'changing') return found;
     if (looks === MOST_LOOKS) return { kind: 'unclear', why: `process ${pid} starts and ends too fast` };
-    // Nothing reports when systemd makes a process the program of the unit.
+    // systemd sends no event when a process becomes the main process of a unit.
     await delay(LOOK_MS);
   }
 }
@@ -95,7 +95,7 @@ function folderIn(workingDirectory: string): string {
   return folder === '~' ? '/root' : folder === '' ? '/' : folder;
 }
 
-/** Returns the variables that systemd passes to each unit, and those of its own that `PassEnvironment=` names. */
+/** Returns the variables that systemd passes to every unit, and its own variables that `PassEnvironment=` lists. */
 async function inheritedVariables(procRoot: string, passed: string): Promise<readonly Assignment[]> {
   const all = printedVariables(await systemctl(['show-environment'], 10_000));
   const names = passed.split(' ').filter((name) => name !== '');
@@ -104,7 +104,7 @@ async function inheritedVariables(procRoot: string, passed: string): Promise<rea
   return [...all, ...own.flatMap((text) => printedVariables(text)).filter(([name]) => names.includes(name))];
 }
 
-/** Only root may read the environment of systemd. */
+/** Reads the environment of systemd, which only root may read. */
 async function environmentOf(process: string): Promise<string> {
   try {
     return await readFile(`${process}/environ`, 'utf8');
@@ -141,7 +141,7 @@ const isFile = (path: string): Promise<boolean> =>
 const problemsOf = ({ layers }: EndpointChain): string =>
   layers.flatMap(({ problem }) => (problem === undefined ? [] : [problem])).join('; ');
 
-/** Describes where the endpoint comes from, one line for each place, in the order in which kubelet applies them. */
+/** Lists where the endpoint is set, one line for each place, in the order in which kubelet applies them. */
 export function chainLines({ layers, winner, kubeadm }: EndpointChain): readonly string[] {
   const lines = layers.map((layer) => {
     const said = layer.problem ?? layer.endpoint ?? 'not set';
@@ -156,7 +156,7 @@ export function chainLines({ layers, winner, kubeadm }: EndpointChain): readonly
 export interface EnvironmentFile {
   /** The path, or a pattern that matches no file. */
   readonly file: string;
-  /** With `-` before its name: systemd starts the unit without the file if it cannot read it. */
+  /** Whether the name has the prefix `-`: systemd then starts the unit even if it cannot read the file. */
   readonly isOptional: boolean;
 }
 
@@ -175,7 +175,7 @@ export async function environmentFilesOf(entries: readonly string[]): Promise<re
   return files;
 }
 
-/** A file without which systemd does not start the unit, or which may say something that we cannot read. */
+/** A file that prevents systemd from starting the unit, or that we may not read. */
 export interface EnvironmentProblem extends Problem {
   readonly file: string;
 }

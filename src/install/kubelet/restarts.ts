@@ -9,9 +9,9 @@ interface Restarts {
   readonly total: number;
   /** In the last {@link RECENT_MINUTES}. Undefined (unknown) if the journal has nothing about the unit. */
   readonly recent: number | undefined;
-  /** Part of `recent` since the shim's last start, if kubelet uses it: another shim may have ended kubelet. */
+  /** Part of `recent` since the shim's last start, if kubelet uses it. Earlier ends may be due to another shim. */
   readonly sinceShim: number | undefined;
-  /** How long it has run, in seconds; undefined if it does not run. */
+  /** Time since kubelet's start in seconds; undefined if it does not run. */
   readonly runsFor: number | undefined;
   /** Whether it has ended on its own, and systemd starts it again soon. */
   readonly isWaiting: boolean;
@@ -19,10 +19,10 @@ interface Restarts {
   readonly lastEnd: string | undefined;
 }
 
-/** An end before that says nothing about how kubelet is now. */
+/** Earlier ends than this do not show the present state of kubelet. */
 const RECENT_MINUTES = 10;
 
-/** They change if a start ends, before the journal has its end. */
+/** Properties that change when a start ends, before the journal reports the end. */
 const THIS_START = ['SubState', 'MainPID', 'ExecMainStartTimestampMonotonic'];
 const PROPERTIES = [...THIS_START, 'ActiveState', 'NRestarts', 'Result', 'ExecMainCode', 'ExecMainStatus'];
 /** CLD_EXITED, in `ExecMainCode` (waitid(2)). */
@@ -93,7 +93,7 @@ async function isStartOfHand(unit: string, history: UnitHistory, before: Propert
 
 type Properties = (name: string) => readonly string[];
 
-/** The end of a unit that was never started, or was stopped, has no cause. */
+/** Describes the end of a unit; undefined if the unit was stopped or never started. */
 const endOf = (end: UnitEnd): string | undefined =>
   end.process === undefined && ['', 'success'].includes(end.result) ? undefined : endText(end);
 
@@ -103,13 +103,13 @@ const secondsSince = (at: number): number =>
 
 /** How a start of a unit ended. */
 interface UnitEnd {
-  /** How its main process ended; undefined: none was started. */
+  /** How its main process ended; undefined if none was started. */
   readonly process: { readonly isExit: boolean; readonly status: number } | undefined;
   /** systemd's Result: `success`, `exit-code`, `signal`, `oom-kill`, `resources`. */
   readonly result: string;
 }
 
-/** Results that the end of the process says already. */
+/** Results that only repeat how the process ended. */
 const PLAIN = ['', 'exit-code', 'signal', 'core-dump'];
 
 /** `exit code 1`, `signal 9 (SIGKILL)`, `result oom-kill, signal 9 (SIGKILL)`, `result success`. */
@@ -128,7 +128,7 @@ function signalText(signal: number): string {
 
 /** The journal's entries about a unit that systemd starts again and again. */
 interface UnitHistory {
-  /** Starts that followed an end of its own (Restart=), since a person or a program last started it. */
+  /** Automatic restarts (Restart=) since a person or a program last started the unit. */
   readonly restarts: number;
   /** When each was scheduled, in microseconds of the monotonic clock. Infinity if the journal lacks it. */
   readonly restartTimes: readonly number[];
@@ -136,24 +136,24 @@ interface UnitHistory {
   readonly isStartedByHand: boolean;
   /** Whether it has ended without a scheduled restart. If it runs then, a person or a program started it. */
   readonly hasEnded: boolean;
-  /** systemd's `NRestarts` at the last one. Undefined without one, or if an old systemd does not store it. */
+  /** systemd's `NRestarts` at the last restart. Undefined without a restart, or if an old systemd does not log it. */
   readonly counter: number | undefined;
   readonly lastEnd: UnitEnd | undefined;
 }
 
-/** systemd's catalog (src/systemd/sd-messages.h): SD_MESSAGE_UNIT_RESTART_SCHEDULED, and what ends a start. */
+/** IDs in systemd's catalog (src/systemd/sd-messages.h): SD_MESSAGE_UNIT_RESTART_SCHEDULED, and the ends of a start. */
 const RESTART = '5eb03494b6584870a536b337290809b3';
 const PROCESS_EXIT = '98e322203f7a4ed290d09fe03c09fe15';
 const FAILURE = 'd9b373ed55a64feb8242e02dbe79a49c';
 const SUCCESS = '7ad2d189f7e94e70a38c781354912448';
 
-/** Several for each restart. */
+/** Maximum number of entries; each restart has several. */
 const MOST_ENTRIES = 4096;
 const TIMEOUT_MS = 10_000;
 
 /**
- * Reads the automatic restarts of a unit in the last minutes. Returns undefined if the journal has no entries of it:
- * nothing may store them, or only root may read them.
+ * Reads the automatic restarts of a unit in the last minutes. Returns undefined if the journal has no entries of the
+ * unit: it may not be stored, or only root may read it.
  */
 export async function unitHistory(unit: string, minutes: number): Promise<UnitHistory | undefined> {
   const kinds = [RESTART, PROCESS_EXIT, FAILURE, SUCCESS].map((id) => `MESSAGE_ID=${id}`);
@@ -166,7 +166,7 @@ export async function unitHistory(unit: string, minutes: number): Promise<UnitHi
   );
   const entries = failed ? [] : stdout.split('\n').flatMap(entryIn);
   if (entries.length === 0) return undefined;
-  // systemd logs the restart that it schedules. A unit that ends again without one was started by hand after its end.
+  // systemd logs each restart that it schedules. If the unit ends again without such an entry, it was started by hand.
   const ofUnit = entries.filter(({ id }) => id !== PROCESS_EXIT);
   const areRestarts = ofUnit.map(({ id }) => id === RESTART);
   const byHand = areRestarts.findLastIndex((isRestart, index) => !isRestart && areRestarts[index - 1] === false);
@@ -198,7 +198,7 @@ function entryIn(line: string): readonly Entry[] {
   return [{ id, time, process: id === PROCESS_EXIT ? exit : undefined, result: textOf('UNIT_RESULT'), counter }];
 }
 
-/** A start ends with its process and then as a unit. Of a process that ends without an error there is no entry. */
+/** Returns the last end: of the process, then of the unit. A process that ends without an error has no entry. */
 function lastEndOf(entries: readonly Entry[]): UnitEnd | undefined {
   const until = entries.findLastIndex(({ id }) => id !== RESTART);
   const last = entries[until];
@@ -209,11 +209,11 @@ function lastEndOf(entries: readonly Entry[]): UnitEnd | undefined {
   return { process: own.findLast(({ id }) => id === PROCESS_EXIT)?.process, result: last.result };
 }
 
-/** How a kubelet is described that does not run. */
+/** Describes a kubelet that does not run. */
 export interface Stop {
   /** `kubelet.service is inactive`. */
   readonly what: string;
-  /** Whether it cannot run: it ends after each start, or systemd has given up. */
+  /** Whether kubelet cannot run: it ends after each start, or systemd has given up. */
   readonly fails: boolean;
   readonly remedy: string;
 }
@@ -227,7 +227,7 @@ const STEADY_SECONDS = 300;
 export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
   const { total, sinceShim, isWaiting, lastEnd } = restarts;
   const journal = `journalctl -u ${unit}`;
-  // A unit that waits has ended on its own, also if the journal does not say when it did before.
+  // A waiting unit has ended on its own, even if the journal lacks its previous end.
   const ends = isWaiting ? (sinceShim ?? total) + 1 : (sinceShim ?? 0);
   if (state === 'activating' && ends >= MOST_ENDS)
     return { what: `${unit} ends again after each start (${figures(restarts)})`, fails: true, remedy: journal };
@@ -243,15 +243,15 @@ export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
 
 /** The restarts of a running kubelet, from systemd. */
 export interface RestartNote {
-  /** `loop`: it ends again after each start. `note`: a single end, which is no problem. */
+  /** `loop`: kubelet ends after each start. `note`: a single end, which is no problem. */
   readonly kind: 'loop' | 'warning' | 'note';
   readonly text: string;
 }
 
 /**
- * Describes the restarts of a kubelet that runs; undefined if there are none that matter. One restart is no problem: a
- * person, or a monitor of the node, may have killed it. Without the journal nobody knows whether systemd or a person
- * has started it last.
+ * Describes the restarts of a running kubelet; undefined if there are no relevant ones. A single restart is no problem:
+ * a person or a monitor of the node may have killed kubelet. Without the journal it is unknown whether systemd or a
+ * person started it last.
  */
 export function restartNote(restarts: Restarts, unit: string): RestartNote | undefined {
   const { total, sinceShim, runsFor = 0 } = restarts;

@@ -15,7 +15,7 @@ export interface BypassState {
   readonly isActive: boolean;
   /** Process id of the proxy; 0 if it does not run. */
   readonly pid: number;
-  /** Since when it is active, as systemd prints it; empty if it is not. */
+  /** Time since which the bypass is active, as systemd prints it; empty if it is not active. */
   readonly since: string;
 }
 
@@ -58,20 +58,20 @@ export async function isBypassHeld(unitFolder = UNIT_FOLDER): Promise<boolean> {
 /** The result of switching the bypass. */
 export interface BypassSwitch {
   readonly isOn: boolean;
-  /** Why clients reach no runtime through it. */
+  /** Why clients cannot reach a runtime through the bypass. */
   readonly problem?: string;
 }
 
 interface SwitchOptions {
   readonly unitFolder?: string;
-  /** How long a runtime may take to answer through the bypass, in milliseconds. */
+  /** Maximum time of a runtime to answer through the bypass, in milliseconds. */
   readonly answerMs?: number;
 }
 
 /**
- * Stops the shim, as at an upgrade: calls that run are answered. The bypass is started first, so that new clients do
- * not wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot. If containerd answers,
- * but not through the bypass, the shim is started again at once. Rejects if it does not become ready then.
+ * Stops the shim as an upgrade does: running calls are answered. Starts the bypass first, so that new clients do not
+ * wait. The shim does not start again until {@link turnBypassOff}, even after a reboot. If containerd answers directly
+ * but not through the bypass, starts the shim again at once, and rejects if the shim does not become ready.
  */
 export async function turnBypassOn(
   { listen, containerd }: Pick<Node, 'listen' | 'containerd'>,
@@ -85,7 +85,7 @@ export async function turnBypassOn(
     // Otherwise nothing serves after the next boot: neither a bypass that does not start, nor the shim.
     if (!wasHeld) {
       await releaseBypass(unitFolder);
-      // systemd would start it again and again, and serve next to the shim once that succeeds.
+      // systemd would retry the bypass repeatedly, and it would serve next to the shim once it succeeds.
       await stopUnits([BYPASS]);
     }
     throw error;
@@ -144,11 +144,11 @@ export async function resumeBypass({ isActive }: Pick<BypassState, 'isActive'>):
   await systemctl(['start', '--no-block', '--', FALLBACK]);
 }
 
-/** Stops what starts the shim again or serves instead of it. Units of an older version have none of these. */
+/** Stops the units that restart the shim or serve instead of it. Older versions do not have these units. */
 export async function stopStartedUnits(): Promise<void> {
   for (const unit of STARTED_UNITS) {
     const property = await unitProperties(unit, ['LoadState', 'ActiveState']);
-    // A unit whose file has gone may still be active; an inactive one may be about to start.
+    // A unit without its file may still be active, and an inactive unit may be about to start.
     if (property('LoadState')[0] === 'not-found' && property('ActiveState')[0] === 'inactive') continue;
     await systemctl(['stop', '--', unit]);
     await systemctl(['reset-failed', '--', unit]).catch(() => undefined);
@@ -188,7 +188,7 @@ async function bypassOfSystemd(node: Node): Promise<Finding> {
   return serving(node, since, 'find the cause with journalctl -u cri-resize-shim, then: resizectl bypass off');
 }
 
-/** An active bypass accepts each client, also if it reaches no runtime. */
+/** Reports an active bypass. It accepts clients even if it reaches no runtime. */
 async function serving({ listen }: Node, since: string, remedy: string): Promise<Finding> {
   const { warning, failed } = findingsOf('bypass');
   const answer = await answerOf(listen);
@@ -210,7 +210,7 @@ export async function isBypassed(node: Node): Promise<boolean> {
   );
 }
 
-/** Reads what the entry point of the image says (container/entry.pl); undefined where none runs. */
+/** Reads the state that the image's entry point (container/entry.pl) reports; undefined where none runs. */
 async function entryPointState(node: Node): Promise<{ isActive: boolean; since: string } | undefined> {
   const { listen, systemdFolder } = node;
   // A killed container leaves its file, also on a host that has the units by now.

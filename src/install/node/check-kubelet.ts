@@ -18,7 +18,7 @@ import { type Finding, findingsOf } from './finding.ts';
 const { ok, warning, failed } = findingsOf('kubelet');
 const MANUALLY = `check ${ENDPOINT_KEY} of kubelet manually`;
 
-/** Checks which runtime kubelet uses, and what sets it. */
+/** Checks which runtime kubelet uses and where its endpoint is set. */
 export async function checkKubelet(node: Node): Promise<Finding> {
   const hasSystemd = await stat(node.systemdFolder).then(
     () => true,
@@ -69,7 +69,7 @@ async function findingOf(node: Node, found: KubeletFound): Promise<Finding> {
 
 const AT_SHIM = { isLoopAtShim: true } as const;
 
-/** A kubelet that ends again after each start runs for a while, too. */
+/** Adds the restarts of kubelet, which may run only for a while if it ends after each start. */
 async function running(node: Node, finding: Finding, isAtShim = false): Promise<Finding> {
   const { kubeletUnit: unit } = node;
   const note = restartNote(await readRestarts(node, isAtShim), unit);
@@ -82,7 +82,7 @@ async function running(node: Node, finding: Finding, isAtShim = false): Promise<
   return { ...finding, result, found, remedy: remedies.join('\n'), ...(isLoop && isAtShim && AT_SHIM) };
 }
 
-/** The cause that keeps a kubelet from starting is in its files, or in its journal. */
+/** Returns the finding for a stopped kubelet. The cause is in its files or in its journal. */
 async function stoppedFinding(node: Node, state: string): Promise<Finding> {
   const { chain, environment } = await readStoppedKubelet(node);
   const isAtShim = await isSameSocket(chain?.endpoint ?? '', node.listen);
@@ -101,7 +101,7 @@ async function stoppedFinding(node: Node, state: string): Promise<Finding> {
 const findingOfStop = ({ fails, remedy }: Stop, found: string): Finding =>
   fails ? failed(found, remedy) : warning(found, remedy);
 
-/** A file that we may not read says nothing about kubelet. */
+/** Returns the finding for a broken file. A file that we may not read is only a warning. */
 const brokenFinding = ({ what }: Stop, broken: Layer): Finding =>
   broken.isDenied === true
     ? warning(`${what}: ${broken.problem ?? ''}`, AS_ROOT)
@@ -134,11 +134,11 @@ async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promis
     : warning(`uses the shim (${origin}), but ${next}`, LASTING);
 }
 
-/** Sets the endpoint only once a shim serves there, and says why if it cannot. */
+/** Remedy: the installation sets the endpoint only once a shim serves there, and reports why if it cannot. */
 const INSTALL = 'run resizectl install: it starts the shim, and then sets the endpoint';
 const LASTING = 'run resizectl install: it sets the endpoint there too';
 
-/** The effect of an upgrade by kubeadm on the endpoint; undefined if the shim stays. */
+/** Describes how a kubeadm upgrade would change the endpoint; undefined if kubelet stays with the shim. */
 async function kubeadmLoss({ listen }: Node, { winner, kubeadm }: EndpointChain): Promise<string | undefined> {
   if (kubeadm === undefined || winner.kind !== 'config') return undefined;
   const { file, endpoint, problem } = kubeadm;

@@ -138,7 +138,7 @@ async function checkShim(node: Node): Promise<Finding> {
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
 }
 
-/** Checks the space for the program. An installed one needs none until replaced, which planInstall checks. */
+/** Checks the space for the program. If installed, it needs none until an upgrade, which planInstall checks. */
 async function checkProgramSpace({ programFolder, programSpace }: Node): Promise<Finding> {
   const finding = await checkSpace('program room', programFolder, programSpace);
   const isInstalled = (await hasProgram(join(programFolder, 'cri-resize-shim'))) || (await hasProgram(PACKAGE_FOLDER));

@@ -34,7 +34,7 @@ import {
 } from './service.ts';
 import { linesBack, nextStart } from './way-back.ts';
 
-/** The changes to make, and what is in place already. */
+/** The changes to make, and the parts that are already in place. */
 export interface Plan {
   readonly changes: readonly Change[];
   readonly already: readonly string[];
@@ -86,7 +86,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   return { changes, already, versions: changeOfVersion(await installedVersion(site.to), version) };
 }
 
-/** Plans what the rollback does with the shim that is there, once its files are restored. */
+/** Plans how a rollback restarts the existing shim, after its files are restored. */
 function recordShim(site: Site, state: UnitsState, isNew: boolean): readonly Change[] {
   if (state.hasFailed && isServedWithout(state)) return [retryOnRollback()];
   return isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
@@ -111,8 +111,8 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = isPackaged ? [] : await removingCommand(site);
-  // First: otherwise the pod of the DaemonSet may take the move for a drift, and later a new shim that kubelet no
-  // longer uses it.
+  // First, so that the DaemonSet's pod neither takes the move for a drift, nor reports a later shim as unused by
+  // kubelet.
   const used = join(site.node.stateFolder, USED_FILE);
   const forget = (await isThere(used)) ? [removing(used)] : [];
   const program = hasProgram ? [removingProgram(site.to)] : [];
@@ -125,8 +125,8 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
   try {
     return await pointAtContainerd(site, await runningKubelet(site));
   } catch (error) {
-    // Without an installed shim there is nothing that kubelet could still use, unless it is to use the shim at its next
-    // start: the units of a package may be stopped and disabled.
+    // Without an installed shim kubelet cannot use it, unless kubelet's next start is to use the shim: a package's
+    // units may be stopped and disabled.
     if (!(error instanceof Refusal)) throw error;
     if (!isHere && (await stoppedAtShim(site.node)) === undefined) return [];
     const { isFree, byHand } = await nextStart(site.node);
@@ -225,10 +225,10 @@ async function missingSettings({ configFile, configText, isConfigGiven, flagsFil
   ];
 }
 
-/** Marks the file as ours. A file without this line belongs to somebody else and is kept. */
+/** Marks the file as ours. A file without this line belongs to another program and is not removed. */
 const OURS = '# Part of cri-resize-shim: "resizectl uninstall" takes it away.';
 
-/** The changes that put resizectl into PATH, or the reason why there are none. */
+/** The changes that add resizectl to PATH, or the reason why there are none. */
 export interface CommandPlan {
   readonly changes: readonly Change[];
   readonly already: readonly string[];

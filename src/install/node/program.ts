@@ -106,7 +106,7 @@ async function put(file: ProgramFile, to: string): Promise<void> {
   const target = await targetOf(file);
   if (target.kind === 'link') return symlink(target.to, to);
   await copyFile(target.path, to);
-  // A Node below a home may be one for its user alone.
+  // A Node in a home directory may be executable only by its user.
   if (file.path === OWN_NODE) await chmod(to, 0o755);
   await syncFile(to);
 }
@@ -120,7 +120,7 @@ async function isSame(file: ProgramFile, there: string): Promise<boolean> {
 
 type Target = { readonly kind: 'link'; readonly to: string } | { readonly kind: 'file'; readonly path: string };
 
-/** The target form of a file. Symbolic links stay links. */
+/** Returns a file's form at its target. Symbolic links stay links. */
 async function targetOf(file: ProgramFile): Promise<Target> {
   if ('linkTo' in file) return { kind: 'link', to: file.linkTo };
   const to = await linkOf(file.from);
@@ -199,10 +199,10 @@ async function nearest(folder: string): Promise<string> {
 
 const description = z.object({ version: z.string() });
 const ANSWER_MS = 10_000;
-/** As in Semantic Versioning: the text is printed, and comes from a file. */
+/** Semantic Versioning. Checked because the text comes from a file and is printed. */
 const VERSION = /^\d+\.\d+\.\d+[\w.+-]{0,64}$/;
 
-/** Returns the version of the program in this folder; undefined if there is none, or one that does not say. */
+/** Returns the version of the program in this folder; undefined if there is no program or its version is unknown. */
 export async function installedVersion(to: string): Promise<string | undefined> {
   const found = (await fromDescription(to)) ?? (await fromProgram(to));
   return found !== undefined && VERSION.test(found) ? found : undefined;
@@ -236,7 +236,7 @@ export function changeOfVersion(from: string | undefined, to: string): string {
   return `${isNewer(to, from) ? 'upgrade' : 'downgrade'} ${from} to ${to}`;
 }
 
-/** By major, minor, patch. A suffix such as `-rc.1` comes before none (Semantic Versioning, 11). */
+/** Compares major, minor and patch. A suffix such as `-rc.1` sorts before no suffix (Semantic Versioning, 11). */
 function isNewer(one: string, other: string): boolean {
   const numbers = (text: string): number[] => text.split(/[-+]/, 1).join().split('.').map(Number);
   const [first, second] = [numbers(one), numbers(other)];
@@ -245,12 +245,12 @@ function isNewer(one: string, other: string): boolean {
   return other.includes('-') && !one.includes('-');
 }
 
-/** Where a package has the program. */
+/** Folder of a program installed by a package. */
 export const PACKAGE_FOLDER = '/usr/lib/cri-resize-shim';
-/** Where `resizectl install` and the DaemonSet have it. */
+/** Folder of a program installed by `resizectl install` or the DaemonSet. */
 const OWN_FOLDER = '/usr/local/lib/cri-resize-shim';
 
-/** Whose units systemd has loaded: those of a package, of `resizectl install`, or none. */
+/** The installation that systemd has loaded units of: a package, `resizectl install`, or none. */
 export type Owner = 'package' | 'resizectl' | 'none';
 
 /** Returns whose units systemd has loaded, by the folder of the service's file. */

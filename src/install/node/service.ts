@@ -8,7 +8,7 @@ import { FALLBACK, type Node, SERVICE, type Site, SOCKETS, UNITS } from '../host
 import { stopUnits, systemctl, unitProperties, type Wait, waitUntil } from '../host/systemd.ts';
 import { bypassState, holdBypass, isBypassHeld, releaseBypass, resumeBypass, stopStartedUnits } from './bypass.ts';
 
-/** The units of the shim that are active and enabled, and what serves if the service is neither. */
+/** The active and enabled units of the shim, and the state of the bypass. */
 export interface UnitsState {
   readonly active: readonly string[];
   readonly enabled: readonly string[];
@@ -60,15 +60,15 @@ export function restartOnRollback({ node, wait }: Site): Change {
 }
 
 /**
- * The first change of an installation over a shim that has failed. A new shim that starts and is stopped again by the
- * rollback is no failed one, and the fallback starts only those.
+ * Returns the first change of an installation over a failed shim. If a rollback stops a new shim that has started, that
+ * shim is not in the state "failed", and the fallback restarts only failed shims.
  */
 export function retryOnRollback(): Change {
   return {
     description: `record that ${SERVICE} has failed, to start it again on rollback`,
     do: () => Promise.resolve(),
-    // The bypass serves. Nobody waits for a shim that has failed before: the fallback starts it again if it fails
-    // again.
+    // Does not wait, because the bypass serves and the shim has failed before: if it fails again, the fallback restarts
+    // it.
     undo: retryShim,
   };
 }
@@ -79,8 +79,8 @@ async function retryShim(): Promise<void> {
 }
 
 /**
- * Returns a shim that did not serve to its earlier state, after it was started: one that had failed is started again,
- * without waiting for it, and one that was stopped is stopped.
+ * Restores the earlier state of a shim that did not serve before it was started: restarts a shim that had failed,
+ * without waiting for it, and stops a shim that was stopped.
  */
 export async function leaveShim(node: Node, before: UnitsState): Promise<void> {
   if (before.hasFailed || before.active.includes(SERVICE)) await retryShim();
@@ -121,7 +121,7 @@ async function syncLinks(unitFolder: string): Promise<void> {
   await syncFolder(unitFolder);
 }
 
-/** A file of others may be a link to nothing, or to /dev/null. */
+/** Ignores missing folders, and links of other programs to missing files or to /dev/null. */
 function ignoreNoFolder(error: unknown): void {
   if (!['ENOENT', 'ENOTDIR', 'EINVAL'].includes(errnoOf(error) ?? '')) throw error;
 }
@@ -169,13 +169,13 @@ async function stop(units: readonly string[], node: Node): Promise<void> {
   }
 }
 
-/** Stops a shim whose clients the bypass served before, so that they are served again. */
+/** Stops a shim that did not serve before, so that the bypass serves its clients again. */
 async function stopAtBypass(units: readonly string[], { hasFailed, bypass }: UnitsState): Promise<void> {
   // The fallback starts a shim that fails, which cancels the stop.
   await stopUnits(units, async () => {
     await systemctl(['stop', '--', FALLBACK]);
   });
-  // The fallback starts a shim again that is "failed", and does not start one that was stopped.
+  // The fallback restarts a shim in the state "failed", but not one that was stopped.
   if (!hasFailed) await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
   await resumeBypass(bypass);
 }
@@ -196,7 +196,7 @@ export async function withLogLine(error: unknown): Promise<never> {
 
 /**
  * Returns what is missing until the shim does what its configuration says: resize, or forward every call. Undefined if
- * nothing is. Rejects if its configuration is invalid, which time does not change.
+ * nothing is missing. Rejects if its configuration is invalid, because waiting does not help.
  */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
   const shim = await shimAt(listen);
@@ -206,14 +206,14 @@ async function missingOf({ listen }: Node): Promise<string | undefined> {
   return shim.ready ? undefined : problems;
 }
 
-/** Like {@link missingOf}, for a configuration that was there before and may be invalid. */
+/** Like {@link missingOf}, for an earlier configuration that may be invalid. */
 async function missingOnRollback(node: Node): Promise<string | undefined> {
   const shim = await shimAt(node.listen);
   if (typeof shim !== 'string' && shim.passThrough === 'invalid configuration') return undefined;
   return missingOf(node);
 }
 
-/** Returns what the shim says, or why it says nothing. */
+/** Returns the shim's report, or why there is none. */
 async function shimAt(listen: string): Promise<ShimReport | string> {
   try {
     const { shim } = await queryRuntime(listen);

@@ -73,7 +73,7 @@ async function isActing({ listen }: Node): Promise<boolean> {
 interface Switching {
   readonly write: readonly Change[];
   readonly isOn: boolean;
-  /** Undefined: no shim has answered. */
+  /** Whether the shim acted on resizes; undefined if no shim answered. */
   readonly before: boolean | undefined;
   readonly state: UnitsState;
   /** Whether the service was active. */

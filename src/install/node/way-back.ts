@@ -12,7 +12,7 @@ import { findKubelet, readStoppedKubelet } from '../kubelet/kubelet.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { isThere } from './program.ts';
 
-/** Where kubeadm, packages and distributions set the endpoint of kubelet. */
+/** Files in which kubeadm, packages and distributions set kubelet's endpoint. */
 export const KUBELET_FILES: readonly string[] = [
   '/var/lib/kubelet/*.*',
   '/var/lib/rancher/*/agent/etc/kubelet*',
@@ -22,10 +22,10 @@ export const KUBELET_FILES: readonly string[] = [
 ];
 
 /**
- * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed,
- * readlink and systemctl, also those of busybox. If no file sets the socket of the shim, they leave the shim on:
- * kubelet may still use it. README.md and docs/troubleshooting.md have them, too.
- * @param others files that none of the patterns finds
+ * Returns shell lines that point kubelet back at containerd and stop the shim, using only grep, sed, readlink and
+ * systemctl (also of busybox). If no file contains the shim's socket, they do not stop the shim, because kubelet may
+ * still use it. README.md and docs/troubleshooting.md contain them too.
+ * @param others files that match none of the patterns
  */
 export function linesBack(
   { listen, containerd, kubeletUnit, kubeletFiles }: Node,
@@ -87,7 +87,7 @@ interface Place {
 async function placeOfEndpoint(node: Node): Promise<Place | undefined> {
   const chain = await chainOf(node).catch(() => undefined);
   if (chain?.endpoint === undefined) {
-    // kubelet has no unit, or another program starts it: what it is configured with is in one of its usual files.
+    // kubelet has no unit, or another program starts it: one of the usual files contains its configuration.
     const file = await fileWith(node);
     return file === undefined ? undefined : { name: file, files: [file] };
   }
@@ -99,7 +99,7 @@ async function placeOfEndpoint(node: Node): Promise<Place | undefined> {
   return { name: layerName(chain.winner), files: [...own, ...ofUnit.map(({ file }) => file)] };
 }
 
-/** Reads it as the check `kubelet` does, so that both say the same. */
+/** Reads the endpoint in the same way as the check `kubelet`, so that both report the same. */
 async function chainOf(node: Node): Promise<EndpointChain | undefined> {
   const found = await findKubelet(node);
   if (found.kind === 'running') return found.kubelet.chain;
@@ -108,7 +108,7 @@ async function chainOf(node: Node): Promise<EndpointChain | undefined> {
 
 /** Whether a kubelet that does not run would use the shim at its next start. */
 export interface NextStart {
-  /** Nothing that kubelet reads has the socket of the shim, and no kubelet uses it. */
+  /** Whether no kubelet uses the shim's socket, and nothing that kubelet reads contains it. */
   readonly isFree: boolean;
   /** The manual steps if kubelet is to stay stopped. */
   readonly byHand?: string;
@@ -120,7 +120,7 @@ const RANCHER_FILES: readonly string[] = [
   ...['k3s', 'rke2'].flatMap((name) => [`/etc/systemd/system/${name}*`, `/usr/local/lib/systemd/system/${name}*`]),
 ];
 
-/** Reads what a kubelet would use that has no unit or does not run, as on a node that has left its cluster. */
+/** Determines the runtime for a kubelet that has no unit or does not run, as on a node that has left its cluster. */
 export async function nextStart(node: Node): Promise<NextStart> {
   const found = await findKubelet(node);
   if (found.kind === 'running' || found.kind === 'unclear') return { isFree: false };
@@ -139,7 +139,7 @@ export async function nextStart(node: Node): Promise<NextStart> {
   return { isFree: problems.every(({ file: path, problem }) => problem === `${path ?? ''} does not exist`) };
 }
 
-/** A kubelet without a unit that we know may have the socket in a file that we do not know. */
+/** Checks for a kubelet without a known unit: its socket may be set in an unknown file. */
 async function startWithoutUnit(node: Node): Promise<NextStart> {
   if (await hasClients(node)) return { isFree: false, byHand: `stop the clients of ${node.listen}` };
   const used = join(node.stateFolder, USED_FILE);
@@ -153,7 +153,7 @@ async function hasClients({ procRoot, listen }: Node): Promise<boolean> {
   return sockets.some(({ state, path }) => state === SS_CONNECTED && basename(path) === basename(listen));
 }
 
-/** Returns the files that have the socket of the shim and that none of the usual patterns finds. */
+/** Returns the files that contain the shim's socket and match none of the usual patterns. */
 async function otherFiles({ kubeletFiles, listen }: Node, files: readonly string[]): Promise<readonly string[]> {
   const usual = (await Promise.all(kubeletFiles.map(expandGlob))).flat();
   const isUsual = (file: string): boolean => usual.some((path) => file === path || file.startsWith(`${path}/`));
@@ -162,14 +162,14 @@ async function otherFiles({ kubeletFiles, listen }: Node, files: readonly string
   return others.filter((_file, index) => have[index] === true);
 }
 
-/** Returns the first file that has the socket of the shim in a line that is no comment. */
+/** Returns the first file that contains the shim's socket outside of comments. */
 async function fileWith({ kubeletFiles, listen }: Node): Promise<string | undefined> {
   for (const pattern of kubeletFiles)
     for await (const path of glob([pattern, `${pattern}/*`])) if (await hasText(path, listen)) return path;
   return undefined;
 }
 
-/** A configuration is smaller: anything larger is something else. */
+/** Configuration files are smaller: a larger file is not one. */
 const LONGEST = MiB;
 
 async function hasText(path: string, text: string): Promise<boolean> {
@@ -179,7 +179,7 @@ async function hasText(path: string, text: string): Promise<boolean> {
     const lines = (await readFile(path, 'utf8')).split('\n');
     return lines.some((line) => line.includes(text) && !/^\s*#/.test(line));
   } catch {
-    // A file that has gone meanwhile.
+    // The file was removed meanwhile.
     return false;
   }
 }

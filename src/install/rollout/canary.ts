@@ -12,11 +12,11 @@ interface Look {
 }
 
 /**
- * If this node is a canary and canaries are still needed: watches it for the time that a canary has to work, and then
- * vouches for the release, so that the other nodes get it. If the node does not work, halts all installations of this
- * release, and continues to watch it. Two looks in a row have to agree. Returns false when the shim is to be installed
- * again, because kubelet does not use it: this does not halt the release the first time. Otherwise returns true.
- * Rejects only with the reason of the signal.
+ * Watches a canary node for the soak time and then vouches for the release, so that the other nodes get it. Does
+ * nothing if the node is no canary or enough canaries vouch. If the node does not work in two consecutive checks, halts
+ * all installations of this release, and continues to watch. Returns false if the shim must be installed again because
+ * kubelet does not use it; the first time, this does not halt the release. Otherwise returns true. Rejects only with
+ * the reason of the signal.
  * @param earliest time of the clock before which nothing is repaired
  */
 export async function passedAsCanary(context: RolloutContext, earliest: number, stop: AbortSignal): Promise<boolean> {
@@ -65,8 +65,8 @@ async function failed(context: RolloutContext, why: string, stop: AbortSignal): 
 }
 
 /**
- * @param known the run of the shim that was seen last: it is the result if systemd does not answer, so that no restart
- * is missed
+ * Checks the node.
+ * @param known the shim's run of the last check: returned if systemd does not answer, so that no restart is missed
  */
 async function look(context: RolloutContext, known: string, stop: AbortSignal): Promise<Look> {
   const node = await retry('this node cannot be read', context, stop, context.readNode);

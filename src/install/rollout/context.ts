@@ -53,13 +53,13 @@ export interface Times {
   readonly poll: number;
   /** Maximum time to read the label when the pod ends. */
   readonly answer: number;
-  /** Interval of looks at kubelet's endpoint while the shim is installed. */
+  /** Interval of checks of kubelet's endpoint while the shim is installed. */
   readonly look: number;
   /** How long a canary node has to work before it vouches for the release. */
   readonly soak: number;
 }
 
-/** The root of process 1 is that of the host. */
+/** The host's root, as the root of process 1. */
 const HOST_ROOT = '/proc/1/root';
 
 /** The interfaces to the outside of the process. */
@@ -68,7 +68,7 @@ export interface Outside {
   readonly clock: Clock;
 }
 
-/** The clock of the pod. While it waits, the process has nothing but its timers. */
+/** The clock of the pod. Its timers keep the process alive, because nothing more does while it waits. */
 export const patientClock: Clock = {
   ...systemClock,
   after(ms, action) {
@@ -214,7 +214,7 @@ export async function posted(
 /** The label of a node with the version of the shim that is installed on it. */
 export const VERSION_LABEL = 'cri-resize-shim.io/version';
 
-/** The label's value from the start of a removal until it has succeeded. */
+/** Value of the label from the start of a removal until its success. */
 export const REMOVING = 'removing';
 
 /** Returns a version as the value of a label, which may have no plus sign (build metadata) and 63 characters. */

@@ -9,12 +9,11 @@ type DriftContext = Pick<
 >;
 
 /**
- * Looks at kubelet's endpoint while the shim is installed, and reports when kubelet stops using the shim and when it
- * uses it again. Two looks in a row have to agree, so a file that is being written is no drift. Resolves when the shim
- * is to be installed again. Otherwise rejects only with the reason of the signal.
+ * Watches kubelet's endpoint while the shim is installed, and reports when kubelet stops or resumes using the shim. Two
+ * consecutive checks have to agree, so a file that is being written is no drift. Resolves when the shim is to be
+ * installed again. Otherwise rejects only with the reason of the signal.
  * @param earliest time of the clock before which nothing is repaired, so that two programs that write the same file do
- * not
- *   restart kubelet all the time
+ * not restart kubelet all the time
  */
 export async function driftToRepair(context: DriftContext, earliest: number, stop: AbortSignal): Promise<void> {
   const { times, repairsDrift } = context;

@@ -32,12 +32,12 @@ function actionOf(reason: Reason): string {
   return reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall';
 }
 
-/** Creates an event. Each call creates the same one. Rejects like {@link Api}. */
+/** Creates an event. Repeated calls create the same event. Rejects like {@link Api}. */
 export type PostEvent = (signal: AbortSignal) => Promise<void>;
 
 /** Returns a function that creates an event of a node. */
 export function nodeEvent(api: Api, node: string, reason: Reason, note: string): PostEvent {
-  // Events of objects without a namespace have to be in this one.
+  // Events of objects without a namespace must be in this namespace.
   const namespace = 'default';
   const body = eventOf({
     namespace,

@@ -9,9 +9,9 @@ import { loggingChanges } from './retry.ts';
 /** Operations on the host, outside the pod. */
 export interface Host {
   /**
-   * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end
-   * of the pod stops it. Returns its exit code and output. Rejects if systemd cannot start it.
-   * @param after `unstage`: systemd removes the staged files once it has ended, also if this pod no longer runs
+   * Runs the staged resizectl on the host in its own systemd unit, so that neither kubelet's restart nor the end of the
+   * pod stops it. Returns its exit code and output. Rejects if systemd cannot start it.
+   * @param after `unstage`: systemd removes the staged files when resizectl has ended, even if this pod no longer runs
    */
   resizectl(args: readonly string[], after?: 'unstage'): Promise<CommandResult>;
   /**
@@ -34,7 +34,7 @@ export class NoSystemd extends Error {
 
 export interface ShimRun {
   readonly isActive: boolean;
-  /** The ID that systemd has assigned to this run of the service: each start has another one. Empty: unknown. */
+  /** The ID that systemd assigns to each run of the service. Empty if unknown. */
   readonly run: string;
 }
 
@@ -84,8 +84,8 @@ const unit = [
 const quoted = (word: string): string => `"${word.replaceAll(/[\\"]/g, '\\$&').replaceAll('$', '$$$$')}"`;
 
 /**
- * The property of the unit that removes files and folders when it has ended, also after a failure. What it cannot
- * remove, rm says in the output of the unit; the result of the unit is that of resizectl.
+ * The property of the unit that removes files and folders when the unit has ended, even after a failure. rm reports
+ * what it cannot remove in the unit's output; the unit's result is that of resizectl.
  */
 export const removalAfter = (paths: readonly string[]): string =>
   `--property=ExecStopPost=-/bin/rm -rf -- ${paths.map(quoted).join(' ')}`;
@@ -160,7 +160,7 @@ async function isBooted(hostRoot: string): Promise<boolean> {
     await stat(join(hostRoot, 'run/systemd/system'));
     return true;
   } catch (error) {
-    // Otherwise systemctl says what is wrong.
+    // For other errors, systemctl reports the problem.
     return errnoOf(error) !== 'ENOENT';
   }
 }
@@ -205,16 +205,16 @@ async function properties(
 
 /** The result of an installation or removal, derived from the exit code of resizectl. */
 export type Outcome =
-  /** `left`: what could not be removed, and why. */
+  /** `left`: files that could not be removed, and why. */
   | { readonly kind: 'done'; readonly left?: string }
   /** Nothing changed: the node lacks requirements or needs a manual change. `isBusy`: another install runs. */
   | { readonly kind: 'refused'; readonly why: string; readonly isBusy?: true }
   /** A step failed. resizectl has rolled back, or reports what it could not roll back. */
   | { readonly kind: 'failed'; readonly why: string }
-  /** The node has left the cluster: nobody can tell whether it works, and no other node has to wait for it. */
+  /** The node has left the cluster: whether it works is unknown, and no other node has to wait for it. */
   | { readonly kind: 'gone'; readonly why: string };
 
-/** The message of resizectl, or of rm after it, about a file that is still there. */
+/** A message of resizectl, or of rm after it, about a remaining file. */
 const LEFT = /^(?:not cleaned up after |(?:\/bin\/)?rm: )/;
 /** systemd's exit codes for a program that cannot start (systemd.exec(5)): another C library or noexec. */
 const NOT_STARTED = [127, 203];
@@ -242,8 +242,8 @@ export function outcomeOf({ code, lines }: CommandResult): Outcome {
 }
 
 /**
- * Says what to do about a program that may not be executed, or a library that the dynamic loader has not found. Node
- * links to one that minimal systems lack: libatomic.
+ * Returns the remedy for a program that may not be executed, or a library that the dynamic loader has not found. Node
+ * needs libatomic, which minimal systems lack.
  */
 function remedyFor(code: number, cause: string): string {
   const [, library] = /error while loading shared libraries: (\S+): /.exec(cause) ?? [];

@@ -22,7 +22,7 @@ export type Lease = z.infer<typeof leaseSchema>;
 export interface LeaseStore {
   /** Reads the Lease, and creates it if it does not exist. */
   read(signal: AbortSignal): Promise<Lease>;
-  /** Returns false if somebody else has written the Lease since it was read. */
+  /** Returns false if another client has written the Lease since it was read. */
   write(lease: Lease, signal: AbortSignal): Promise<boolean>;
 }
 
@@ -76,7 +76,7 @@ export const FAILED = 'cri-resize-shim.io/failed';
 /** Pauses all installations, with any text. Only an operator sets and removes it. */
 export const PAUSED = 'cri-resize-shim.io/paused';
 /**
- * Nodes that are being changed: a JSON object. Each has the time of its last renewal, the revision of its pod (`
+ * Nodes that are being changed: a JSON object. Each value has the time of the last renewal, the revision of the pod (`
  * revision=<text>`), and ` removal` if the shim is being removed.
  */
 const TURNS = 'cri-resize-shim.io/turns';
@@ -93,7 +93,7 @@ export const isRemoval = (entry: string): boolean => entry.endsWith(REMOVAL);
 /** Returns the revision in the entry of a turn; undefined if it has none, as with an older installer. */
 export const revisionOf = (entry: string): string | undefined => /^\S* revision=(.+?)(?: removal)?$/.exec(entry)?.[1];
 
-/** How many revisions are remembered: those that have failed, and those that canaries vouch for. */
+/** Number of stored revisions: those that have failed, and those that canaries vouch for. */
 const REVISIONS = 5;
 /** The longest reason of a failure, in characters. All annotations together may take 256 KiB. */
 const LONGEST_WHY = 1000;
@@ -149,7 +149,7 @@ function annotated(lease: Lease, changes: Readonly<Record<string, string | undef
   return { ...lease, metadata: { ...lease.metadata, annotations } };
 }
 
-/** @param at milliseconds since the epoch */
+/** Returns the Lease with these turns. @param at milliseconds since the epoch */
 function withTurns(lease: Lease, turns: Turns, at: number): Lease {
   const { holderIdentity: before, ...rest } = lease.spec ?? {};
   const holder = Object.keys(turns).join(',');
@@ -175,7 +175,7 @@ export function takenBy(
   const known = revision === '' ? '' : ` revision=${revision}`;
   const entry = `${microTime(at)}${known}${work === 'uninstall' ? REMOVAL : ''}`;
   const next = withTurns(lease, { ...turnsOf(lease), [node]: entry }, at);
-  // The API server takes whole seconds, and at least one.
+  // The API server accepts whole seconds, at least one.
   return { ...next, spec: { ...next.spec, leaseDurationSeconds: Math.max(1, Math.ceil(durationMs / 1000)) } };
 }
 

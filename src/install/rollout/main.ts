@@ -11,7 +11,7 @@ import { keepInstalled, leave } from './roll-out.ts';
 /** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */
 const FINAL_EVENT_MS = 10_000;
 
-/** The root of process 1 is that of the host. */
+/** The host's root, as the root of process 1. */
 const HOST_ROOT = '/proc/1/root';
 /** The shim's socket for metrics on the host, as the chart configures it. */
 const SHIM_METRICS = '/run/cri-resize-shim/metrics.sock';

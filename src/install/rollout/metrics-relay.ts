@@ -5,16 +5,16 @@ import { limitConnections, MiB, oneRequestEach, steadyNow } from '../../core/ind
 import { isShimEnabled } from '../../kubelet/endpoint/drift.ts';
 
 /**
- * Any pod of the cluster may connect. A scraper needs one connection; each takes memory of the pod. A new one ends the
- * oldest if there are too many, and each ends after this time.
+ * Limits connections, because any pod of the cluster may connect and each connection takes memory. A scraper needs one.
+ * When there are too many, a new connection closes the oldest, and each ends after this time.
  */
 const LIMITS = { connections: 16, connectionMs: 10_000 };
 
 /**
- * Serves the metrics of the shim, which has only local addresses, to Prometheus in the cluster. Only GET /metrics: the
- * status page and the health checks stay on the node. Without an answer of the shim the status is 502, so that
- * Prometheus reports it as down. A node that waits for its first turn has no shim that could be down: its answer is
- * empty. Rejects if the port is taken.
+ * Serves the metrics of the shim, which has only local addresses, to Prometheus in the cluster. Serves only GET
+ * /metrics: the status page and the health checks stay on the node. If the shim does not answer, the status is 502, so
+ * that Prometheus reports it as down. While the node waits for its first turn, the response is empty, because there is
+ * no shim yet. Rejects if the port is in use.
  * @param socket the shim's unix socket for metrics, as a path on the host
  */
 export async function relayMetrics(port: number, hostRoot: string, socket: string): Promise<Server> {
@@ -31,7 +31,7 @@ export async function relayMetrics(port: number, hostRoot: string, socket: strin
   return server;
 }
 
-/** Never rejects. */
+/** Answers a request with the shim's metrics. Never rejects. */
 async function relay(
   asked: IncomingMessage,
   response: ServerResponse,
@@ -88,7 +88,7 @@ const LONGEST_ANSWER = 4 * MiB;
 const SHARED_MS = 1000;
 const UNAUTHORIZED = 401;
 
-/** A call to the shim that runs or waits. */
+/** A running or waiting call to the shim. */
 interface Call {
   readonly answer: PromiseWithResolvers<ShimAnswer>;
   /** Clients that wait for the answer. */
@@ -97,9 +97,9 @@ interface Call {
 }
 
 /**
- * Reads the metrics of the shim, one call at a time, so that requests cannot load it. The shim is asked without
- * authorization first: if it has no token, its answer is for everyone. A call whose clients have all gone before it
- * starts is dropped, so no more calls wait than there are connections.
+ * Reads the shim's metrics, one call at a time, so that requests cannot overload it. First asks without authorization:
+ * if the shim has no token, all clients share the answer. A call whose clients have all disconnected before it starts
+ * is dropped, so no more calls wait than there are connections.
  */
 class ShimMetrics {
   /** Calls that run or wait, by their authorization, in their order. */
@@ -140,7 +140,7 @@ class ShimMetrics {
     return call.answer.promise;
   }
 
-  /** Runs all calls, those included that are added meanwhile. Never rejects. */
+  /** Runs all calls, including calls that are added meanwhile. Never rejects. */
   async #askAll(): Promise<void> {
     this.#isAsking = true;
     for (const [authorization, call] of this.#calls) {

@@ -56,7 +56,7 @@ export function label(text: string): Label {
   return { key, value };
 }
 
-/** A record of the Lease lists this many nodes at most: annotations may take 256 KiB together. */
+/** Maximum number of nodes in a record of the Lease: annotations may take 256 KiB together. */
 const MOST_PARALLEL = 200;
 const MOST_CANARIES = 20;
 

@@ -11,7 +11,7 @@ export interface RestoreContext extends RetryOptions {
   readonly namespace: string;
   /** The label of the nodes that have the shim. */
   readonly label: Label;
-  /** From how many nodes the label is removed at once. */
+  /** Number of nodes from which the label is removed at once. */
   readonly portion: number;
 }
 
@@ -23,21 +23,21 @@ const POLL_MS = 5000;
 /** A node that is not Ready for this time is not waited for. The restart of its kubelet takes less. */
 const LOST_MS = 300_000;
 /**
- * For less than this time, the API has the old status of a node that has died: 40 s, or 50 s from Kubernetes 1.32 on
- * (node-monitor-grace-period).
+ * The API may report the old status of a node that has died for up to 40 s, or 50 s from Kubernetes 1.32 on
+ * (node-monitor-grace-period), which is less than this time.
  */
 const UNREPORTED_MS = 60_000;
-/** The chart creates the role of this command just before it: the API server may not know it for a moment. */
+/** Retry time for missing rights: the chart has just created this command's role, and the API server may lag. */
 const NEW_RIGHTS_MS = 30_000;
-/** How many nodes are read at a time. */
+/** Number of nodes that are read at a time. */
 const READ = 50;
-/** A message lists this many nodes. */
+/** Maximum number of nodes in a message. */
 const SHOWN = 10;
 
 /**
- * Removes the label from all nodes, some at a time, which makes their pods uninstall the shim in turns, and waits until
- * the pods are gone, except those on nodes that are not Ready. Returns the exit code: 0, or 1 if no removal has begun
- * on a node, one has failed, nobody can tell, or a right is missing. Rejects only with the reason of the signal.
+ * Removes the label from all nodes in portions, which makes their pods uninstall the shim in turns. Waits until the
+ * pods are gone, except those on nodes that are not Ready. Returns the exit code 0, or 1 if a removal has not begun,
+ * has failed or is unknown, or if a right is missing. Rejects only with the reason of the signal.
  */
 export async function restore(context: RestoreContext, signal: AbortSignal): Promise<0 | 1> {
   try {
@@ -94,9 +94,9 @@ function reported({ say }: RestoreContext, installed: readonly string[], unknown
 }
 
 /**
- * Returns the nodes whose pod has ended during the removal: `begun` if they are Ready, so that the host has completed
- * it, and `unknown` if they are not. The pod of a node that is down may have been deleted by force.
- * @param lost nodes that are not Ready, and still have a pod
+ * Returns the nodes whose pod has ended during the removal: `begun` if they are Ready, because the host has completed
+ * the removal, otherwise `unknown`. The pod of a node that is down may have been deleted by force.
+ * @param lost nodes that are not Ready and still have a pod
  */
 async function removals(
   context: RestoreContext,
@@ -111,7 +111,7 @@ async function removals(
   return { begun: all.filter((node) => !down.includes(node)), unknown: all.filter((node) => down.includes(node)) };
 }
 
-/** Waits until nodes are Ready. Returns those that are not Ready for a while, or gone. */
+/** Waits until nodes are Ready. Returns the nodes that are gone or have not been Ready for a while. */
 async function notReady(
   context: RestoreContext,
   nodes: readonly string[],
@@ -156,10 +156,10 @@ function withoutLabel(context: RestoreContext, node: string, label: string, sign
 }
 
 /**
- * Removes the label from nodes in portions: a pod has limited time to wait for its turn
- * (terminationGracePeriodSeconds), and begins to wait when its node loses the label. The next portion follows when the
- * pods of the one before are gone, so none is overtaken for long. Resolves when the pods of the installer are gone,
- * except those on nodes that are not Ready, which it logs and returns.
+ * Removes the label from nodes in portions: a pod starts to wait for its turn when its node loses the label, and its
+ * waiting time is limited (terminationGracePeriodSeconds). The next portion follows when the pods of the previous one
+ * are gone, so that no pod waits for long. Resolves when the installer's pods are gone, except those on nodes that are
+ * not Ready, which are logged and returned.
  */
 async function unlabelled(
   context: RestoreContext,
@@ -199,7 +199,7 @@ function podsOf(context: RestoreContext, signal: AbortSignal): Promise<readonly 
   );
 }
 
-/** Nodes not Ready for a while, without long gaps in looks: after an API server outage, reports are late. */
+/** Nodes that have not been Ready for a while. Long gaps between checks reset it: after an outage, reports are late. */
 class LostNodes {
   /** Times of the first and of the last look that found a node not Ready. */
   readonly #notReady = new Map<string, { readonly since: number; readonly last: number }>();

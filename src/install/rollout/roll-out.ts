@@ -9,10 +9,10 @@ import { loggingChanges, retry, retryDelay } from './retry.ts';
 import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
 
 /**
- * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as
- * after a restart of the pod, it takes no turn. First waits for a random time, because a release replaces the pods of
- * all nodes at once. If kubelet stops using the shim, it reports that, and installs the shim again if it is to. Rejects
- * only with the reason of the signal.
+ * Installs the shim in the turn of this node, then waits for the signal. If everything is in place, as after a restart
+ * of the pod, it takes no turn. First waits for a random time, because a release replaces the pods of all nodes at
+ * once. If kubelet stops using the shim, reports it, and installs the shim again if configured. Rejects only with the
+ * reason of the signal.
  * @param end aborts when the grace period is over
  */
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
@@ -58,7 +58,7 @@ async function installed(context: RolloutContext, stop: AbortSignal, end: AbortS
   const isThere = !hasChanges(looked);
   const turn = isThere ? await unfinishedTurnOf(context, stop) : await newTurn(context, stop);
   if (turn === undefined) return fit;
-  // From here on the installation is completed, regardless of the restart of kubelet and of the stop signal.
+  // From here on the installation is completed even if kubelet restarts or the stop signal arrives.
   const ended = isThere ? looked : await attempted(() => host.resizectl(['install', ...installFlags]));
   const outcome = outcomeOf(ended);
   const result = await readyAgain(context, outcome, end);
@@ -92,7 +92,7 @@ async function newTurn(context: RolloutContext, stop: AbortSignal): Promise<Turn
 /** Returns the turn of an earlier pod that was killed, if any: other nodes wait for its end. */
 async function unfinishedTurnOf(context: RolloutContext, stop: AbortSignal): Promise<Turn | undefined> {
   const soon = AbortSignal.any([stop, AbortSignal.timeout(EVENT_MS)]);
-  // Without an answer, the turn expires with its Lease.
+  // If the Lease cannot be read, the turn expires with it.
   return unfinishedTurn(context.turns, soon).catch(() => undefined);
 }
 
@@ -133,7 +133,7 @@ async function unstaged({ unstage, say }: RolloutContext): Promise<void> {
   await unstage().catch((error: unknown) => say(`the staged program was not removed: ${messageOf(error)}`));
 }
 
-/** How far a removal has come. */
+/** The progress of a removal. */
 interface Removal {
   turn?: Turn;
   /** The result of resizectl. */
@@ -151,7 +151,7 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
   }
 }
 
-/** Uninstalls the shim in the turn of this node. Notes in `removal` how far it has come. */
+/** Uninstalls the shim in the turn of this node. Records the progress in `removal`. */
 async function remove(context: RolloutContext, removal: Removal, end: AbortSignal): Promise<void> {
   const { host, say, uninstallFlags } = context;
   if ((await idleOrUnfit(context, end)) !== undefined) return notInstalled(context, end);
@@ -170,11 +170,11 @@ async function remove(context: RolloutContext, removal: Removal, end: AbortSigna
     say(stays);
     return;
   }
-  // Only a removal that has succeeded removes it: `restore` waits for that (docs/kubernetes.md).
+  // Only a successful removal deletes the label: `restore` waits for that (docs/kubernetes.md).
   await labelled(context, REMOVING, end);
-  // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it
-  // within seconds, and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on
-  // the host completes its work.
+  // Reported before the restart of kubelet, which admits its pods again. This pod no longer fits the node, so kubelet
+  // ends it within seconds, and later steps may not run (kubelet, HandlePodAdditions and HandlePodCleanups). The unit
+  // on the host completes its work.
   await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
   const outcome = (removal.outcome = await uninstalled(context, isStaged, end));
   await labelled(context, outcome.kind === 'done' ? undefined : version, end);
@@ -186,7 +186,7 @@ async function remove(context: RolloutContext, removal: Removal, end: AbortSigna
 
 async function notInstalled(context: RolloutContext, end: AbortSignal): Promise<void> {
   context.say('the shim is not installed');
-  // It may have been uninstalled by hand.
+  // The shim may have been uninstalled manually.
   await labelled(context, undefined, end);
 }
 
@@ -198,7 +198,7 @@ async function staysInstalled(context: RolloutContext, end: AbortSignal): Promis
 }
 
 /**
- * Uninstalls the shim. This pod has no later attempt: it waits for another installation that runs on the node.
+ * Uninstalls the shim. Waits while another installation runs on the node, because this pod has no later attempt.
  * @param isStaged whether the program is on the host
  */
 async function uninstalled(context: RolloutContext, isStaged: boolean, end: AbortSignal): Promise<Outcome> {
@@ -224,7 +224,7 @@ async function reportUnfinished(
   const why = end.aborted ? whyLate(turn, outcome) : messageOf(error);
   if (turn !== undefined) {
     await labelled(context, outcome?.kind === 'done' ? undefined : version, soon);
-    // Otherwise the turn stays: the other nodes find out whether this one becomes Ready, as if kubelet had ended the
+    // Otherwise the turn stays: the other nodes detect whether this node becomes Ready, as if kubelet had ended the
     // pod.
     if (outcome?.kind !== 'done' || !end.aborted)
       await turn
@@ -235,7 +235,7 @@ async function reportUnfinished(
   await reported(context, reason, { kind: 'failed', why }, soon);
 }
 
-/** Says what the time of the pod was too short for. */
+/** Returns which step exceeded the grace period of the pod. */
 function whyLate(turn: Turn | undefined, outcome: Outcome | undefined): string {
   const late = 'the grace period of the pod ended';
   if (outcome === undefined)
@@ -283,9 +283,9 @@ async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<v
 }
 
 /**
- * After work that is done, waits until the restarted kubelet has reported the node as Ready. The API keeps the status
- * of the old one for a while. After an outage of the API server the time begins again, because kubelet could not report
- * in it.
+ * After completed work, waits until the restarted kubelet has reported the node as Ready. The API has the old kubelet's
+ * status for a while. After an outage of the API server the wait starts over, because kubelet could not report during
+ * it.
  */
 async function readyAgain(context: RolloutContext, outcome: Outcome, signal: AbortSignal): Promise<Outcome> {
   if (outcome.kind !== 'done') return outcome;

@@ -30,14 +30,14 @@ export const stagingOf = (staging: string, pid: number): string => join(staging,
 
 /** Returns the folder of the staged program. @param own the folder of the pod */
 export const programIn = (own: string): string => join(own, 'program');
-/** The kubeconfig that `resizectl install` copies, in the turn of this node, to the one that the shim uses. */
+/** Returns the staged kubeconfig, which `resizectl install` copies to the shim's path in the turn of this node. */
 export const kubeconfigIn = (own: string): string => join(own, 'kubeconfig.new');
 /** Returns the path of the staged configuration. */
 export const configIn = (own: string): string => join(own, 'config.yaml');
 
 /**
- * Copies the program to the host atomically, with the Node of the image: the host may have none. What the installed
- * shim uses, and what another pod that still runs has staged, stays as it is.
+ * Copies the program to the host atomically, including the image's Node, because the host may have none. Does not
+ * change the files of the installed shim or those that another running pod has staged.
  */
 export async function stage({ from, staging, own, config, nodeName, credentials }: StagingPlaces): Promise<void> {
   const to = programIn(own);
@@ -59,7 +59,7 @@ export async function stage({ from, staging, own, config, nodeName, credentials 
   await rename(fresh, to);
 }
 
-/** Removes what pods that have ended have left, such as one that was killed. */
+/** Removes the files of pods that have ended without removing them, for example by SIGKILL. */
 async function removeLeft(staging: string): Promise<void> {
   for (const name of await readdir(staging)) {
     const [, pid] = FOLDER.exec(name) ?? [];
@@ -68,7 +68,7 @@ async function removeLeft(staging: string): Promise<void> {
   }
 }
 
-/** Whether a process with this ID runs. Another one may have got the ID: then the folder stays until that has ended. */
+/** Whether a process with this ID runs. If the ID was reused, the folder stays until the new process has ended. */
 const isRunning = (pid: number): Promise<boolean> =>
   stat(`/proc/${pid}`).then(
     () => true,
@@ -111,9 +111,9 @@ export async function provideKubeconfig(from: string, to: string, environment = 
 }
 
 /**
- * Returns a configuration of the shim with the name of its node, unless it has one: with credentials the shim asks for
- * the pods of this node, whose name may differ from the host name. A text that is not a mapping is returned unchanged;
- * the shim reports it.
+ * Adds the node's name to a shim configuration, unless it has one: with credentials the shim requests the pods of its
+ * node, whose name may differ from the host name. A text that is not a mapping is returned unchanged; the shim reports
+ * it.
  */
 export function withNodeName(text: string, nodeName: string): string {
   const document = parseDocument(text);

@@ -18,8 +18,8 @@ import {
 import { loggingChanges, type RetryOptions, retry, retryDelay } from './retry.ts';
 
 /**
- * A pod changes its node only in a turn, of which there is a limited number at a time. A failure halts all further
- * installations of the same revision until an operator removes the annotation.
+ * Settings of turns. A pod changes its node only in a turn, and the number of concurrent turns is limited. A failure
+ * halts all further installations of the same revision until an operator removes the annotation.
  */
 export interface TurnContext extends RetryOptions, TurnRules {
   readonly store: LeaseStore;
@@ -37,9 +37,9 @@ export interface Turn {
 }
 
 /**
- * The kubelet that a removal restarts ends the pod, so that nobody ends the turn. After this time without a renewal
- * other nodes look whether the node is Ready. By then the API has no status of the kubelet before: a node that does not
- * report is not Ready after 40 s, or 50 s from Kubernetes 1.32 on (node-monitor-grace-period).
+ * In a removal, the restarted kubelet ends the pod, so that no pod ends the turn. After this time without a renewal,
+ * other nodes check whether the node is Ready. By then the API no longer has the old kubelet's status: a silent node is
+ * not Ready after 40 s, or 50 s from Kubernetes 1.32 on (node-monitor-grace-period).
  */
 const REMOVAL_MS = 60_000;
 
@@ -91,11 +91,11 @@ class RenewalWatch {
   }
 }
 
-/** A turn lasts for 10 s and more: the first pause is one of 2 to 4 s. */
+/** Attempt number that sets the first pause: 2 to 4 s, because a turn lasts for at least 10 s. */
 const FIRST_TRY = 2;
 /**
- * The longest pause of a removal is one of 8 to 16 s: each turn of a removal ends because others look at it. Few pods
- * wait for one at a time.
+ * Attempt number that limits the pause. For a removal it is 8 to 16 s, because each such turn ends only when other pods
+ * check it, and few pods wait at a time.
  */
 const LAST_TRY = { install: Infinity, uninstall: 5 } as const;
 
@@ -155,12 +155,12 @@ async function nextLease(
   if (found.kind !== 'lost' && found.kind !== 'left') return taken(lease);
   const { node } = found;
   const free = releasedBy(lease, node, context.clock.wallTime());
-  // Only its pod was killed: the next one continues its work, or the host does.
+  // Only the node's pod was killed: the next pod or the host continues its work.
   if (found.kind === 'left' || (await isHealthy(context, node, signal)))
     return isFull(context, free) ? free : taken(free);
   const why = `${node}: lost during its turn, and not Ready`;
   context.say(`halting: ${why}`);
-  // The pod that has changed the node may be of another revision than this one, which may be the remedy.
+  // The pod that has changed the node may be of another revision. This pod's revision may be the remedy.
   const stopped = halted(free, why, revisionOf(turnsOf(lease)[node] ?? '') ?? context.revision);
   return work === 'install' || isFull(context, free) ? stopped : taken(stopped);
 }
@@ -168,7 +168,7 @@ async function nextLease(
 const isFull = ({ parallel, holder }: TurnContext, lease: Lease): boolean =>
   Object.keys(turnsOf(lease)).filter((name) => name !== holder).length >= parallel;
 
-/** Reads the Lease, and what it records: an annotation that is not valid is an error of this try. */
+/** Reads the Lease and validates its records: an invalid annotation fails this attempt. */
 const read = (context: TurnContext, signal: AbortSignal): Promise<Lease> =>
   retry('the Lease cannot be read', context, signal, async (at) => {
     const lease = await context.store.read(at);
@@ -239,7 +239,7 @@ async function changing(context: TurnContext, to: (lease: Lease) => Lease, signa
     const next = to(lease);
     if (!isOurs && turnsOf(next)[holder] !== undefined) return false;
     if (await write(context, next, signal)) return isOurs;
-    // Random, so that nodes that have written at the same time do not do so again.
+    // A random pause, so that nodes that have written at the same time do not collide again.
     await pause(clock, retryDelay(tries, random()) / 10, signal);
   }
 }
@@ -247,9 +247,9 @@ async function changing(context: TurnContext, to: (lease: Lease) => Lease, signa
 /** The reason why it is not a node's turn. */
 type Obstacle =
   | { readonly kind: 'none' }
-  /** `left`: nodes whose pod has ended in its turn, as in each removal: a turn is free once such a node is Ready. */
+  /** `left`: nodes whose pod has ended in its turn, as in each removal. A turn is free once such a node is Ready. */
   | { readonly kind: 'wait'; readonly why: string; readonly left: readonly string[] }
-  /** Not enough canary nodes vouch for the release; a canary node does not wait for them. */
+  /** Too few canary nodes vouch for the release. Canary nodes do not wait for them. */
   | { readonly kind: 'canaries'; readonly why: string }
   /** A node that has the turn does not renew it. */
   | { readonly kind: 'lost'; readonly node: string }
@@ -264,7 +264,7 @@ interface TurnRules {
   readonly parallel: number;
   /** Revision of the DaemonSet that this pod belongs to; empty if unknown. */
   readonly revision: string;
-  /** How many canary nodes have to vouch for a revision before other nodes get it; 0: none. */
+  /** Number of canary nodes that must vouch for a revision before other nodes get it; 0: none. */
   readonly canaries: number;
 }
 
@@ -277,7 +277,7 @@ interface Asking {
   readonly hasLeft: (node: string) => boolean;
 }
 
-/** The names that a line of the log lists. */
+/** Maximum number of names in a log line. */
 const SHOWN = 3;
 
 /** Pause, halt and canaries stop installations, but not removals. Throws ApiUnreached for an invalid annotation. */

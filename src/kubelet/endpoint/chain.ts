@@ -5,22 +5,22 @@ import { dropInsIn, type Problem, problemOf, readSmall } from './files.ts';
 import { type ProcessView, seenBy } from './paths.ts';
 import { ENDPOINT_FLAG, type EndpointFlags } from './process.ts';
 
-/** One place that may set the endpoint of kubelet. */
+/** A place that may set kubelet's endpoint. */
 export interface Layer {
   readonly kind: 'default' | 'config' | 'drop-in' | 'flag';
   /** The file as kubelet sees it; undefined for the default and the flag. */
   readonly file?: string;
-  /** Undefined: it does not set the endpoint. */
+  /** Undefined: this place does not set the endpoint. */
   readonly endpoint?: string;
-  /** Why kubelet cannot read it. kubelet does not start with it. */
+  /** Why kubelet cannot read this place. kubelet does not start then. */
   readonly problem?: string;
-  /** The problem is our own: we have no permission to read it. */
+  /** Whether only we lack the permission to read it. */
   readonly isDenied?: true;
 }
 
-/** Where the endpoint of a kubelet comes from. */
+/** The places that set a kubelet's endpoint. */
 export interface EndpointChain {
-  /** In the order in which kubelet applies them: of those that set the endpoint the last one wins. */
+  /** In the order in which kubelet applies them: the last layer that sets the endpoint wins. */
   readonly layers: readonly Layer[];
   readonly winner: Layer;
   /** The endpoint with which kubelet starts; undefined if a file cannot be read and no flag overrides it. */
@@ -44,10 +44,10 @@ export interface KubeadmPatch {
 }
 
 /**
- * Reads where the endpoint comes from, as NewKubeletCommand in cmd/kubelet/app/server.go merges it (Kubernetes 1.36):
+ * Determines kubelet's endpoint as NewKubeletCommand in cmd/kubelet/app/server.go merges it (Kubernetes 1.36):
  * loadConfigFile reads `--config` or takes the defaults, mergeKubeletConfigurations applies the drop-ins of
  * `--config-dir` as JSON merge patches and then the defaults again, and kubeletConfigFlagPrecedence parses the flags
- * over the result. Never rejects: what cannot be read has a `problem`.
+ * over the result. Never rejects: a layer that cannot be read has a `problem`.
  */
 export async function readEndpointChain(flags: EndpointFlags, view: ProcessView): Promise<EndpointChain> {
   const { config, configDir, endpoint: flag } = flags;
@@ -96,7 +96,7 @@ async function layerOf(kind: 'config' | 'drop-in', file: string, view: ProcessVi
 }
 
 async function kubeadmPatch(config: string, view: ProcessView): Promise<KubeadmPatch | undefined> {
-  // kubeadm's folder has fixed names (KubeletConfigurationFileName in cmd/kubeadm/app/constants).
+  // kubeadm uses fixed file names (KubeletConfigurationFileName in cmd/kubeadm/app/constants).
   if (basename(config) !== 'config.yaml') return undefined;
   const file = join(dirname(config), 'instance-config.yaml');
   const read = await fileSays(file, 'patch', view);

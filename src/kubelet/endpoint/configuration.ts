@@ -17,9 +17,9 @@ export type FileForm =
   | 'patch';
 
 /**
- * The setting of the endpoint in a file. `reset`: it has the key without a value. In a drop-in that brings back the
- * default: the merge patch removes the value, or sets it to "" (mergeKubeletConfigurations in
- * cmd/kubelet/app/server.go, then SetDefaults_KubeletConfiguration).
+ * The endpoint setting in a file. `reset`: the key has no value. In a drop-in, this restores the default: the merge
+ * patch removes the value, or sets it to "" (mergeKubeletConfigurations in cmd/kubelet/app/server.go, then
+ * SetDefaults_KubeletConfiguration).
  */
 export type Written = { readonly endpoint: string } | 'nothing' | 'reset';
 
@@ -34,11 +34,11 @@ export function writtenIn(text: string, file: string, form: FileForm): Written {
   return { endpoint };
 }
 
-/** Returns the first document. Of keys that are there twice the last one counts, as in kubelet's lenient decoding. */
+/** Returns the first document. The last of several equal keys wins, as in kubelet's lenient decoding. */
 function parsed(text: string, file: string, form: FileForm): Readonly<Record<string, unknown>> {
   const read = firstDocument(text, file);
   if (isRecord(read)) return read;
-  // A patch without fields patches nothing.
+  // An empty patch is valid and changes nothing.
   if (form === 'patch' && (read === null || read === undefined)) return {};
   throw new Error(`${file} is not a ${KIND}`);
 }

@@ -5,7 +5,7 @@ import { layerName, readEndpointChain } from './chain.ts';
 import { isSameSocket, type ProcessView, seenBy, socketPathOf, USED_FILE } from './paths.ts';
 import { findKubeletProcess } from './process.ts';
 
-/** Whether the running kubelet's configuration has the shim. `unknown`: none runs, or it is not expected to. */
+/** Whether kubelet is configured to use the shim. `unknown`: no kubelet runs, or it is not expected to. */
 export interface Drift {
   readonly state: 'shim' | 'past' | 'unknown';
   readonly note: string;
@@ -44,7 +44,7 @@ export async function driftOf(places: DriftPlaces): Promise<Drift> {
   return { state: 'past', note: `kubelet is configured to use ${endpoint}, not the shim, ${origin}` };
 }
 
-/** Whether two endpoints are the same socket, in our root or in that of kubelet, which may have other links. */
+/** Whether two endpoints name the same socket in our root or in kubelet's root, which may have other links. */
 async function isSameFor(view: ProcessView, one: string, other: string): Promise<boolean> {
   if (await isSameSocket(one, other)) return true;
   return (await seenBy(view, socketPathOf(one))) === (await seenBy(view, socketPathOf(other)));
@@ -55,14 +55,14 @@ async function isExpected({ hostRoot, stateFolder }: DriftPlaces): Promise<boole
   return (await isShimEnabled(hostRoot)) && (await exists(hostRoot, join(stateFolder, USED_FILE)));
 }
 
-/** Returns whether the unit of the shim is enabled on the host: it is from the installation to the removal. */
+/** Returns whether the shim's unit is enabled on the host. It is enabled while the shim is installed. */
 export function isShimEnabled(hostRoot: string): Promise<boolean> {
   return exists(hostRoot, ENABLED);
 }
 
 async function exists(hostRoot: string, file: string): Promise<boolean> {
   try {
-    // A link of systemd leads to a path of the host.
+    // systemd creates links to paths on the host.
     await lstat(await seenBy({ root: hostRoot, cwd: hostRoot }, file, false));
     return true;
   } catch (error) {

@@ -2,15 +2,15 @@ import { constants, type Dirent } from 'node:fs';
 import { lstat, open, readdir } from 'node:fs/promises';
 import { errnoOf, MiB, messageOf } from '../../core/index.ts';
 
-/** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
+/** Maximum size of a file that kubelet reads. A larger file is not read: the shim has little memory. */
 export const LONGEST_FILE = MiB;
-/** Files and folders below `--config-dir`. */
+/** Maximum number of files and folders below `--config-dir`. */
 export const MOST_ENTRIES = 4096;
 
 /** Why a file cannot be read. */
 export interface Problem {
   readonly problem: string;
-  /** We have no permission. It says nothing about the file: kubelet and systemd run as root. */
+  /** Whether we lack the permission. kubelet and systemd run as root, so they may be able to read the file. */
   readonly isDenied?: true;
 }
 
@@ -23,7 +23,7 @@ export function problemOf(error: unknown, file: string): Problem {
   return { problem: messageOf(error) };
 }
 
-/** Reads a small regular file as text. Rejects as {@link readBytes}. @param path where @param file for errors */
+/** Reads a small regular file as text. Rejects like {@link readBytes}. @param path where @param file for errors */
 export const readSmall = async (path: string, file: string): Promise<string> =>
   (await readBytes(path, file)).toString('utf8');
 
@@ -50,9 +50,9 @@ export async function readBytes(path: string, file: string): Promise<Buffer> {
 /**
  * Lists the drop-ins of `--config-dir` in the order in which kubelet merges them, relative to the folder. kubelet walks
  * the folder with filepath.WalkDir: entries in the order of the bytes of their names, subfolders in their place,
- * symbolic links not followed to folders. It takes every entry that is no folder and whose name ends with `.conf`
+ * symbolic links not followed to folders. It uses every entry that is not a folder and has a name ending in `.conf`
  * (mergeKubeletConfigurations in cmd/kubelet/app/server.go). A folder that is itself a symbolic link is walked only
- * with a slash at its end: WalkDir begins with Lstat. Returns undefined for what is not walked.
+ * with a slash at its end: WalkDir begins with Lstat. Returns undefined for a folder that is not walked.
  * @param folder where to read it
  */
 export async function dropInsIn(folder: string): Promise<readonly string[] | undefined> {
@@ -76,7 +76,7 @@ async function entriesOf(folder: string): Promise<readonly Dirent[]> {
   return (await readdir(folder, { withFileTypes: true })).toSorted((one, other) => compareNames(one.name, other.name));
 }
 
-/** As filepath.Ext in Go: `.conf` alone is a drop-in too. */
+/** Whether filepath.Ext in Go returns `.conf`. A file named `.conf` is a drop-in too. */
 const isDropInName = (name: string): boolean => name.endsWith('.conf');
 
 const compareNames = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));

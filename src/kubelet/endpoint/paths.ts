@@ -13,13 +13,13 @@ export interface ProcessView {
 /** Exists in the state folder once kubelet has used the shim. An uninstallation removes it. */
 export const USED_FILE = 'kubelet-uses-the-shim';
 
-/** The kernel's own limit (path_resolution(7)). */
+/** Maximum number of symbolic links in a path, as in the kernel (path_resolution(7)). */
 const MOST_LINKS = 40;
 
 /**
  * Returns where to read a file of another process, as that process finds it: a symbolic link with an absolute target
- * leads to the root of the process, and the kernel would take ours. A part that does not exist stays as it is. Rejects
- * if a folder cannot be read, and with ELOOP.
+ * starts at the root of that process, whereas the kernel would start at our root. A part that does not exist stays as
+ * it is. Rejects if a folder cannot be read, and with ELOOP.
  * @param isFollowed whether a link at the end is followed: not for lstat(2)
  */
 export async function seenBy({ root, cwd }: ProcessView, file: string, isFollowed = true): Promise<string> {
@@ -49,7 +49,7 @@ export async function seenBy({ root, cwd }: ProcessView, file: string, isFollowe
 
 const partsOf = (path: string): string[] => path.split('/').filter((name) => name !== '' && name !== '.');
 
-/** The root is its own parent. Above the folder of the process the kernel knows the way. */
+/** Returns the parent of a folder. The root is its own parent. Outside of the root, the kernel resolves `..`. */
 function parentOf(place: string, root: string): string {
   if (place === root) return root;
   return place.startsWith(`${root}/`) ? place.slice(0, place.lastIndexOf('/')) : `${place}/..`;
@@ -70,7 +70,7 @@ export const socketPathOf = (endpoint: string): string => endpoint.replace(/^uni
 
 /**
  * Whether two endpoints, with or without `unix://`, name the same socket. Folders may be symbolic links: /var/run is
- * one. What does not exist, or is hidden, counts by its name.
+ * one. A path that does not exist or is hidden is compared by name.
  */
 export async function isSameSocket(one: string, other: string): Promise<boolean> {
   const [path, otherPath] = [socketPathOf(one), socketPathOf(other)];

@@ -3,24 +3,24 @@ import { basename } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
 import type { ProcessView } from './paths.ts';
 
-/** A kubelet that runs. */
+/** A running kubelet. */
 export interface KubeletProcess {
   readonly pid: number;
-  /** Differs between two processes that have the same pid one after the other. */
+  /** Distinguishes two processes that use the same pid one after the other. */
   readonly startTime: string;
   readonly flags: EndpointFlags;
   readonly view: ProcessView;
 }
 
 /**
- * The folder of drop-ins of k3s, which has its kubelet inside its own process and overwrites its own command line
+ * The drop-in folder of k3s. k3s runs kubelet in its own process and overwrites its command line
  * (proctitle.SetProcTitle in pkg/cli/server). It starts kubelet with `--config-dir` alone (kubeletArgsAndConfig in
  * pkg/daemons/agent/agent_linux.go, since 1.32).
  */
 export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
 
 const K3S = /^k3s(?:-server|-agent)?$/;
-/** The names of the processes that are, or have inside, a kubelet whose flags we can see. */
+/** Names of processes that are a kubelet, or contain a kubelet, with visible flags. */
 const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
 /** MicroK8s' process with kubelet inside. Its flags are in `--kubelet-args-file`, so its endpoint is unknown. */
 const KUBELITE = 'kubelite';
@@ -35,8 +35,8 @@ export class NotStartedYet extends Error {
 
 /**
  * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet
- * themselves, below their own unit. Rejects if the process has ended, or hides the flags of kubelet, and with
- * NotStartedYet.
+ * themselves, below their own unit. Rejects if the process has ended, or if it hides kubelet's flags. Rejects with
+ * NotStartedYet while it starts.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
@@ -60,7 +60,7 @@ export const findKubeletProcess = (procRoot: string): Promise<KubeletProcess | u
       : undefined,
   );
 
-/** Whether a process of this node is a kubelet or has one inside, also if its flags cannot be seen. */
+/** Whether a process of this node is or contains a kubelet, even if its flags are not visible. */
 export async function runsKubelet(procRoot: string): Promise<boolean> {
   const found = await firstOf(procRoot, async (pid) => {
     const name = await nameOf(procRoot, pid);
@@ -69,7 +69,7 @@ export async function runsKubelet(procRoot: string): Promise<boolean> {
   return found !== undefined;
 }
 
-/** Returns the first result for a process. Processes that have ended, or do not have their program yet, have none. */
+/** Returns the first result for a process. Skips processes that have ended or have not started their program yet. */
 async function firstOf<Result>(
   procRoot: string,
   look: (pid: number) => Promise<Result | undefined>,
@@ -98,7 +98,7 @@ export async function stillRuns(procRoot: string, { pid, startTime }: KubeletPro
 async function processOf(procRoot: string, pid: number): Promise<KubeletProcess> {
   const startTime = await startTimeOf(procRoot, pid);
   const words = (await readFile(`${procRoot}/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
-  // Empty for a moment during exec, and once the process has ended.
+  // The command line is empty for a moment during exec, and once the process has ended.
   if (words.length === 0) throw new NotStartedYet(`process ${pid} has no command line`);
   const flags = endpointFlagsOf(words);
   const isEmbedded = K3S.test(basename(words[0]?.split(' ', 1)[0] ?? '')) && flags.configDir === undefined;
@@ -111,8 +111,8 @@ async function processOf(procRoot: string, pid: number): Promise<KubeletProcess>
 }
 
 /**
- * The path of a process's root, or our own root where the kernel does not let us look (ptrace(2), access mode
- * checking): the shim's unit lacks CAP_SYS_PTRACE.
+ * Returns the path of a process's root, or our own root if the kernel denies access (ptrace(2), access mode checking):
+ * the shim's unit lacks CAP_SYS_PTRACE.
  */
 async function rootOf(procRoot: string, pid: number): Promise<string> {
   const root = `${procRoot}/${pid}/root`;
@@ -121,7 +121,7 @@ async function rootOf(procRoot: string, pid: number): Promise<string> {
     return root;
   } catch (error) {
     if (['EACCES', 'EPERM'].includes(errnoOf(error) ?? '')) return '';
-    // A folder, in tests.
+    // In tests, this is a folder.
     if (errnoOf(error) === 'EINVAL') return root;
     throw error;
   }

@@ -17,11 +17,11 @@ export interface UnitCommand {
 }
 
 /**
- * Returns the words with which systemd starts a unit (systemd.service(5), Command lines): a word `$NAME` stands for the
- * words of a variable, `${NAME}` for its value, also as a part of a word. Environment files override `Environment`,
- * later ones the earlier, and both override what is inherited (systemd.exec(5)). The first word is the path of the
- * program. Returns none if there is no command, or if a systemctl before release 246 hides the variables. Words with
- * blanks in them are split: systemctl does not quote them.
+ * Returns the words with which systemd starts a unit (systemd.service(5), Command lines): a word `$NAME` expands to the
+ * words of a variable, and `${NAME}`, also within a word, to its value. Environment files override `Environment`, later
+ * ones the earlier, and both override inherited variables (systemd.exec(5)). The first word is the path of the program.
+ * Returns none if there is no command, or if a systemctl before release 246 hides the variables. Words with blanks in
+ * them are split: systemctl does not quote them.
  */
 export function wordsOfUnit(unit: UnitCommand): readonly string[] {
   const [, path = '', command = ''] = /path=(.*?) ; argv\[\]=(.*?) ; ignore_errors=/s.exec(unit.execStart) ?? [];
@@ -57,7 +57,7 @@ function expanded(word: string, variables: ReadonlyMap<string, string>): readonl
   ];
 }
 
-/** Splits a variable's value. Quotes may stay open. A backslash hides a character anywhere (EXTRACT_UNQUOTE). */
+/** Splits a variable's value. Quotes may be unclosed. A backslash escapes any character (EXTRACT_UNQUOTE). */
 function valueWords(text: string): readonly string[] {
   const words = text.match(/(?:"(?:\\.|[^"\\])*(?:"|$)|'(?:\\.|[^'\\])*(?:'|$)|\\.|[^\s"'\\])+/gs) ?? [];
   return words.map((word) =>
@@ -69,7 +69,7 @@ function valueWords(text: string): readonly string[] {
   );
 }
 
-/** Splits a list that systemctl prints: what has special characters is in double quotes, with the escapes of C. */
+/** Splits a list that systemctl prints. Values with special characters are in double quotes, with C escapes. */
 function printedWords(text: string): readonly string[] {
   const words = text.match(/"(?:\\.|[^"\\])*"|\S+/gs) ?? [];
   return words.map((word) => (word.startsWith('"') ? withoutEscapes(word.slice(1, -1)) : word));
@@ -104,13 +104,13 @@ export function assignmentsIn(text: string): readonly Assignment[] {
 }
 
 /**
- * Returns what systemd cannot read in an environment file: a name or a value that is not valid UTF-8, also of a name
- * that it would ignore. It then takes nothing of the file (load_env_file_push in src/basic/env-file.c). It does not
- * check comments. Returns undefined for a file that it can read.
+ * Returns the name or the value in an environment file that is not valid UTF-8. systemd then ignores the whole file
+ * (load_env_file_push in src/basic/env-file.c), even if it would ignore that name. It does not check comments. Returns
+ * undefined for a file that systemd can read.
  */
 export function invalidTextIn(file: Buffer): string | undefined {
   const isValid = (text: string): boolean => isUtf8(Buffer.from(text, 'latin1'));
-  // Each byte is one character. What separates names and values is ASCII.
+  // Each byte becomes one character. The separators of names and values are ASCII.
   for (const [name, value] of allIn(file.toString('latin1'))) {
     if (!isValid(name)) return 'the name of a variable';
     if (!isValid(value)) return `the value of ${name}`;
@@ -140,20 +140,20 @@ type State =
   | 'comment'
   | 'escape in comment';
 
-/** The states are those of systemd's parser. */
+/** Parses with the states of systemd's parser. */
 class Reader {
   readonly found: Assignment[] = [];
   #state: State = 'before name';
   #name = '';
   #value = '';
-  /** Length of the value without the blanks at its end. Blanks in quotes count, and blanks before a backslash. */
+  /** Length of the value without trailing blanks. Blanks in quotes or before a backslash count. */
   #end = 0;
 
   read(character: string): void {
     this.#state = this.#next[this.#state](character);
   }
 
-  /** The end of the text ends a value, also inside of quotes. */
+  /** Ends a value at the end of the text, also within quotes. */
   end(): void {
     if (!['before name', 'name', 'comment', 'escape in comment'].includes(this.#state)) this.#assign();
   }
@@ -193,7 +193,7 @@ class Reader {
     },
     'escape in double quotes': (character) => {
       if (character === '\n') return 'double quotes';
-      // As in a shell, a backslash in double quotes counts only before these.
+      // As in a shell, a backslash in double quotes escapes only these characters.
       return this.#add('"\\`$'.includes(character) ? character : `\\${character}`, 'double quotes');
     },
     comment: (character) => {

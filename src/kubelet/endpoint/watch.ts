@@ -10,13 +10,13 @@ export interface EndpointWatchOptions {
   readonly procRoot: string;
   /** The CRI socket of the shim. */
   readonly listen: string;
-  /** Has a file while kubelet is expected to use the shim. */
+  /** Contains the file {@link USED_FILE} while kubelet is expected to use the shim. */
   readonly stateFolder: string;
   /** The processes that have a connection to the CRI socket; undefined if the shim cannot see them. */
   readonly peers: () => ReadonlySet<number> | undefined;
-  /** Whether the bypass serves clients: then kubelet has no connection to the shim. */
+  /** Whether clients use the bypass. kubelet then has no connection to the shim. */
   readonly isBypassed: () => boolean;
-  /** Called once when a drift begins, and once when it ends. `note`: what kubelet uses, and what says so. */
+  /** Called once when a drift begins, and once when it ends. `note`: kubelet's endpoint and its source. */
   readonly onDrift: (isDrift: boolean, note: string) => void;
   readonly clock: Clock;
   readonly log: Log;
@@ -34,12 +34,12 @@ const nothing: Look = { state: 'unknown', process: undefined, says: 'no kubelet 
 
 /**
  * Compares the endpoint that kubelet uses with the shim's own socket, every 15 s. An upgrade of a node may rewrite
- * kubelet's configuration, and nothing reports that to the shim. A drift counts once two looks in a row have found the
- * same process with it, so a kubelet that starts is no drift, and a drift is known within 45 s.
+ * kubelet's configuration, and nothing reports that to the shim. A drift is reported after two checks in a row have
+ * found it for the same process. So a starting kubelet is not a drift, and a drift is reported within 45 s.
  */
 export class EndpointWatch {
   #look = nothing;
-  /** The last look that counted. */
+  /** The last reported result. */
   #known = nothing;
   #isUsed = false;
   #isDrift = false;
@@ -53,14 +53,14 @@ export class EndpointWatch {
     return this.#known.state;
   }
 
-  /** Optional: other clients can resize without kubelet. Undefined while nothing is known about kubelet. */
+  /** Returns an optional check: other clients work without kubelet. Undefined while kubelet's state is unknown. */
   check(): ReadinessCheck | undefined {
     const { state, says } = this.#known;
     if (state === 'unknown' || state === 'unused') return undefined;
     return { name: 'kubelet', ready: state === 'shim', says, isOptional: true };
   }
 
-  /** Looks once, and then every 15 s until closed. Never rejects. */
+  /** Checks now, and then every 15 s until closed. Never rejects. */
   async run(): Promise<void> {
     await this.look();
     if (!this.#isClosed) this.#stop = this.options.clock.after(INTERVAL_MS, () => void this.run());
@@ -71,7 +71,7 @@ export class EndpointWatch {
     this.#stop();
   }
 
-  /** Looks once. Never rejects. */
+  /** Checks once. Never rejects. */
   async look(): Promise<void> {
     const { log } = this.options;
     let look = nothing;
@@ -105,12 +105,11 @@ export class EndpointWatch {
   async #stateOf(isConnected: boolean | undefined, isOurs: boolean, chain: EndpointChain): Promise<EndpointState> {
     if (isConnected === true || (isConnected === undefined && isOurs)) {
       await this.#markUsed();
-      // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no
-      // drift.
+      // An unreadable file may be hidden from the shim's unit, and kubelet does not start with it. It is not a drift.
       return isOurs || chain.endpoint === undefined ? 'shim' : 'next_start';
     }
-    // A kubelet that waits for its certificate is not connected yet. Without the peers, a configuration that cannot be
-    // read says nothing.
+    // A kubelet that waits for its certificate is not connected yet. If the peers are not visible either, an unreadable
+    // configuration leaves the state unknown.
     if (isOurs || (isConnected === undefined && chain.endpoint === undefined)) return 'unknown';
     return (await this.#wasUsed()) ? 'past' : 'unused';
   }

@@ -153,7 +153,7 @@ export async function followResizes(
       }
     } catch (error) {
       if (error instanceof ShimError && error.reason === Reason.STOPPING) return;
-      // Too many watchers, or this one was too slow and missed events: later ones are still passed on.
+      // Too many watchers, or this watcher was too slow and missed events: later ones are still passed on.
       failures += 1;
       log.warn({ error: messageOf(error) }, 'watch of resizes failed; retrying');
       await wait(clock, retryDelay(failures, random()), signal);

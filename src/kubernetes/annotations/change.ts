@@ -29,7 +29,7 @@ export function firstChange(seen: Readonly<Record<string, string>>, baseline: Ba
     const text = textOf(seen, volume);
     const before = textOf(requested, volume) ?? textOf(atCreation, volume) ?? '';
     if ((text ?? '') === before) continue;
-    // Already in force without a request of ours: set by another client, or by a shim whose journal is lost.
+    // Already in force without our request: set by another client, or by a shim whose journal is lost.
     if (textOf(requested, volume) === undefined && text !== undefined && isInForce(volume, text, baseline)) continue;
     return { volume, text };
   }
@@ -48,7 +48,7 @@ function isInForce(volume: string, text: string, { policy }: Baseline): boolean 
 
 const nothing: RequestedResources = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
 
-/** A request for volumes alone. */
+/** Returns a request that only changes volumes. */
 export const requestFor = (volumes: Readonly<Record<string, string>>): RequestedPod => ({
   pod: nothing,
   containers: {},

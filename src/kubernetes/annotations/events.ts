@@ -43,7 +43,7 @@ const TYPES: Readonly<Record<EventReason, 'Normal' | 'Warning'>> = {
   MemoryDecreaseDeferred: 'Warning',
 };
 
-/** The namespace of an event. Those of nodes, which have none, are in `default`. */
+/** Returns the namespace of an event: `default` for events of nodes, which have none. */
 export const namespaceOf = (event: PodEvent | NodeEvent): string => ('pod' in event ? event.pod.namespace : 'default');
 
 /** Returns the event for events.k8s.io/v1. */
@@ -56,7 +56,7 @@ function nodeEventBody({ node, reason, note, at }: NodeEvent): object {
     name: node,
     reporter: CONTROLLER,
     instance: node,
-    // As kubelet's own events of its node: kubectl describe node finds them by this uid.
+    // As in kubelet's own events of its node: kubectl describe node finds them by this uid.
     regarding: { apiVersion: 'v1', kind: 'Node', name: node, uid: node },
     action: reason === 'ShimBypassed' ? 'Bypass' : 'Watch',
     type: reason === 'ShimDriftEnded' ? 'Normal' : 'Warning',
@@ -97,22 +97,22 @@ export interface PosterOptions {
 const MOST_WAITING = 256;
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
-/** After this many failures of an event, other namespaces go first: a webhook may fail or hang for this one. */
+/** After this many failures of an event, other namespaces go first: a webhook may fail or hang for its namespace. */
 const MOST_TRIES_IN_ROW = 3;
 const ALREADY_EXISTS = 409;
 
 /** An event that is to be posted. */
 interface Waiting {
   readonly namespace: string;
-  /** The same for each try. The response to an earlier try may be lost: then the server says that the name is taken. */
+  /** Identical in each attempt: if a response was lost, the server reports on a retry that the name is taken. */
   readonly body: object;
   /** Failures since the event was last moved behind others. */
   failures: number;
 }
 
 /**
- * Posts events one after the other, those of a namespace in order. Retries, except for events that the server rejects
- * permanently. A namespace whose events fail in the server does not delay others.
+ * Posts events one at a time, in order within a namespace. Retries, except for events that the server rejects
+ * permanently. A namespace whose events fail does not delay other namespaces.
  */
 export class EventPoster {
   readonly #isFirst = oncePerKey(64);
@@ -122,7 +122,7 @@ export class EventPoster {
   constructor(private readonly options: PosterOptions) {}
 
   post(event: PodEvent | NodeEvent): void {
-    // It becomes part of the path of the request: `..` would lead to another one.
+    // The namespace becomes part of the request's path: `..` would lead to another path.
     const namespace = namespaceOf(event);
     if (!isDnsLabel(namespace)) {
       this.#dropped('namespace', 'the namespace of the pod is not a valid name');
@@ -148,7 +148,7 @@ export class EventPoster {
       const error = await this.#try(event, signal);
       if (error === undefined || isFinal(error)) {
         failures = 0;
-        // It may have been dropped in the meantime because there were too many.
+        // The event may have been dropped meanwhile because there were too many.
         this.#waiting = this.#waiting.filter((other) => other !== event);
         if (error !== undefined) this.#dropped(kindOf(error), wordsOf(error));
       } else {
@@ -161,8 +161,8 @@ export class EventPoster {
   }
 
   /**
-   * Moves the events of a namespace behind all others if one fails again and again. If the server reports an error for
-   * it, other events of the namespace go before it.
+   * Moves a namespace's events behind all others after repeated failures. If the server reports an error for an event,
+   * the namespace's other events also go before it.
    */
   #failed(event: Waiting, error: unknown): void {
     event.failures += 1;
@@ -191,6 +191,6 @@ export class EventPoster {
   }
 }
 
-/** Whether a retry is useless. Not for 401, since credentials may be replaced, and 429. */
+/** Whether a retry is useless. False for 429, and for 401 because credentials may be replaced. */
 const isFinal = (error: unknown): boolean =>
   error instanceof ApiRefusal && error.status < 500 && error.status !== 401 && error.status !== 429;

@@ -10,7 +10,7 @@ import {
 import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
 import type { EventReason, PodEvent } from './events.ts';
 
-/** Reasons that do not concern the request itself: it is made again. */
+/** Reasons that do not concern the request itself. Such a request is retried. */
 const PASSING: ReadonlySet<string> = new Set([
   Reason.BACKEND_UNAVAILABLE,
   Reason.DEADLINE,
@@ -19,7 +19,7 @@ const PASSING: ReadonlySet<string> = new Set([
   Reason.AMBIGUOUS_POD,
   Reason.STOPPING,
 ]);
-/** Whether the reason says nothing about the request itself, so that it is made again. */
+/** Whether the reason does not concern the request itself, so that the request is retried. */
 export const isPassing = (reason: string | undefined): boolean => reason !== undefined && PASSING.has(reason);
 
 export interface OutcomesOptions {
@@ -37,7 +37,7 @@ export class Outcomes {
 
   constructor(private readonly options: OutcomesOptions) {}
 
-  /** Starts a request for this volume. New text posts all its outcomes again, also those of an earlier request. */
+  /** Starts a request for this volume. A new text makes all its outcomes be posted again, including repeated ones. */
   begin(pod: PodIdentity, volume: string, text: string): void {
     if (this.#posted.get(keyOf(pod))?.get(volume)?.text === text) return;
     const ofPod =
@@ -45,7 +45,7 @@ export class Outcomes {
     this.#posted.set(keyOf(pod), ofPod.set(volume, { text, posted: new Set() }));
   }
 
-  /** The annotation was removed. If it returns, it is a new request. `waited`: text of an unfinished request. */
+  /** Handles a removed annotation. Added again, it is a new request. `waited`: text of an unfinished request. */
   withdrawn(pod: PodIdentity, volume: string, waited: string | undefined): void {
     if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was removed');
     this.#posted.get(keyOf(pod))?.delete(volume);
@@ -129,7 +129,7 @@ const infeasibleNote = (volume: string, text: string, reason: string, why: strin
 const canceledNote = (volume: string, text: string, why: string): string =>
   `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
 
-/** Undefined if the volume is within the memory limit of the pod, or there is no limit. */
+/** Returns a warning if the volume exceeds the pod's memory limit; otherwise undefined. */
 function exceedsNote(volume: string, { after }: Resize): string | undefined {
   const size = sizeIn(after, volume);
   const excess = after === undefined || size === undefined ? undefined : excessWarning(size, after.memory);

@@ -9,17 +9,17 @@ import { isPassing, Outcomes } from './outcomes.ts';
 
 /** The pods that run on this node. */
 export interface NodePods {
-  /** Undefined: not yet, or no longer. Rejects when that cannot be found out now. */
+  /** Finds a pod. Undefined: not here yet, or no longer. Rejects if this currently cannot be determined. */
   find(uid: string): Promise<LocalPod | undefined>;
   /** The present owner of a volume's size. */
   policy(sandboxId: string, volume: string): VolumePolicy;
-  /** The volume's annotation was requested or removed: no remount by others is taken over meanwhile. */
+  /** Reports a requested or removed annotation of a volume. Meanwhile, remounts by others are not taken over. */
   annotated(sandboxId: string, volume: string, isThere: boolean): Promise<void>;
 }
 
 export interface LocalPod {
   readonly identity: PodIdentity;
-  /** Those that the pod was made with. */
+  /** The pod's annotations at its creation. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -104,7 +104,7 @@ export class AnnotationRequests implements PodAudience {
     for (const { stopTimer } of this.#entries.values()) stopTimer();
   }
 
-  /** Never rejects. */
+  /** Makes the pending requests of a pod. Never rejects. */
   async #checkEntry(entry: Entry): Promise<void> {
     entry.isBusy = true;
     entry.stopTimer();
@@ -195,7 +195,7 @@ export class AnnotationRequests implements PodAudience {
     return true;
   }
 
-  /** Returns a rejected request's error; undefined if completed, deferred or canceled. Rejects if it is internal. */
+  /** Makes a request. Returns the error of a rejected one; otherwise undefined. Rejects if the error is internal. */
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
     const { resizes, clock } = this.options;
     try {
@@ -223,11 +223,11 @@ const POD_GONE = 'POD_GONE';
 const SUPERSEDED = 'SUPERSEDED';
 
 /**
- * The resizes that annotations have asked for, among all: those for volumes alone, with the texts that were last asked
- * for. So they are known after a restart too, and one whose annotation has changed since is no longer one of them.
+ * The resizes that annotations requested: those that only change volumes, with the texts of the last requests. This
+ * identifies them after a restart too, and excludes a resize whose annotation has changed since.
  */
 class OwnResizes {
-  /** By pod uid, what is being asked right now. */
+  /** The texts that are being requested, by pod uid. */
   readonly #asking = new Map<string, Texts>();
   /** Resizes that are deferred or being retried, by id. */
   readonly #waiting = new Map<string, Resize>();
@@ -262,7 +262,7 @@ class OwnResizes {
     );
   }
 
-  /** The volumes of which this resize is not the last word. */
+  /** Returns the volumes whose requests continue in another resize. */
   #elsewhere({ pod, state, reason, defer }: Resize): Texts {
     // A rejected request has changed nothing: the earlier one still waits.
     if (state === 'Infeasible' || (state === 'Canceled' && !defer)) return this.waitingTexts(pod);
@@ -270,12 +270,12 @@ class OwnResizes {
     return newest === undefined ? {} : Object.fromEntries(this.#ours(newest));
   }
 
-  /** The request for a pod's volumes that waits. */
+  /** Returns the texts of a pod's waiting request. */
   waitingTexts(pod: PodIdentity): Texts {
     return Object.fromEntries(this.#waitingOf(pod).flatMap((resize) => this.#ours(resize)));
   }
 
-  /** The ids of those that wait for this volume, and for no volume that is not ours. */
+  /** Returns the ids of the resizes that wait for this volume, if all their volumes were requested by annotations. */
   waitingFor(pod: PodIdentity, volume: string): readonly string[] {
     return this.#waitingOf(pod)
       .filter(({ asked }) => textOf(asked.volumes, volume) !== undefined)
@@ -283,7 +283,7 @@ class OwnResizes {
       .map(({ id }) => id);
   }
 
-  /** Those of a pod that wait, as they are now: the pod may have got another sandbox since. */
+  /** Returns a pod's waiting resizes in their current state: the pod may have another sandbox by now. */
   #waitingOf({ uid }: PodIdentity): readonly Resize[] {
     return [...this.#waiting.values()]
       .map((resize) => this.resizes.find(resize.id) ?? resize)

@@ -107,9 +107,9 @@ export async function readText(response: Readable, longest: number): Promise<str
 }
 
 /**
- * Parses the body of a response. Throws ApiUnreached with what it is not, because the messages of the parsers quote the
+ * Parses the body of a response. Throws ApiUnreached with the expected object, because the parsers' messages quote the
  * body.
- * @param what the object that was asked for: `a node`
+ * @param what the requested object: `a node`
  */
 export function parsedResponse<Value>(schema: z.ZodMiniType<Value>, text: string, what: string): Value {
   try {

@@ -7,7 +7,7 @@ export interface EventContent {
   readonly name: string;
   readonly regarding: object;
   readonly reporter: string;
-  /** Which of several reporters. */
+  /** Identifies one of several reporters. */
   readonly instance: string;
   readonly action: string;
   readonly type: 'Normal' | 'Warning';

@@ -3,14 +3,14 @@ import { ApiUnreached } from './errors.ts';
 
 /** A line or an item of a body. */
 export interface Piece {
-  /** If the piece is too long, only its first {@link START} bytes: the rest is not stored. */
+  /** The text. For a piece that is too long, only its first {@link START} bytes. */
   readonly text: string;
   readonly isTooLong: boolean;
 }
 
-/** Enough for the names and the resource version of an object, which come first. */
+/** Bytes that are stored of a long piece: enough for an object's names and resource version, which come first. */
 const START = 4096;
-/** Everything of a list but its items: its kind, and a resource version. */
+/** Maximum bytes of a list without its items: kind and resource version. */
 const LONGEST_FRAME = 64 * 1024;
 
 const LINE_BREAK = 0x0a;
@@ -74,7 +74,7 @@ export async function readItems(response: Readable, longest: number, onItem: (it
   return splitter.end();
 }
 
-/** Splits a JSON object whose only array at the first level has the items. The items are objects. */
+/** Splits a JSON object into items: the objects in its only array at the first level. */
 class ItemSplitter {
   readonly #item: PieceBuffer;
   readonly #frame = new PieceBuffer(LONGEST_FRAME);
@@ -93,7 +93,7 @@ class ItemSplitter {
 
   add(chunk: Buffer): void {
     let from = 0;
-    /** Adds the bytes since `from` to what they belong to. */
+    /** Adds the bytes since `from` to the item or the frame. */
     const store = (end: number): void => {
       (this.#isInItem ? this.#item : this.#frame).add(chunk.subarray(from, end));
       from = end;

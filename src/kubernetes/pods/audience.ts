@@ -10,9 +10,9 @@ export interface PodAudience {
 }
 
 /**
- * Passes on pods, and what an object was before once it is another one: its author can have it claim to be a mirror
- * pod, and take the claim back, and a deletion names only the last uid. At one time, the API server has one pod with a
- * namespace and name.
+ * Passes on pods. Also reports the previous identity as gone when an object changes its identity: its author can claim
+ * and disclaim that it is a mirror pod, and a deletion only contains the last uid. At any time, the API server has one
+ * pod with a namespace and name.
  */
 export function perObject(audience: PodAudience): PodAudience {
   let known = new Map<string, ApiPodIdentity>();
@@ -37,5 +37,5 @@ export function perObject(audience: PodAudience): PodAudience {
 
 const nameOf = ({ namespace, name }: ApiPodIdentity): string => JSON.stringify([namespace, name]);
 
-/** Without what else belongs to the object, such as its spec. */
+/** Returns only the identity, without other fields such as the spec. */
 const identityOf = ({ uid, namespace, name }: ApiPodIdentity): ApiPodIdentity => ({ uid, namespace, name });

@@ -22,7 +22,7 @@ type Claim = Pick<ApiPod, 'uid' | 'namespace' | 'name' | 'isMirror'>;
  * are used ({@link whyForeign}): the registry decides, so the order in which objects appear does not matter.
  */
 export class PodClaims implements PodAudience {
-  /** By uid and key. */
+  /** The claims by uid and key. */
   #claims = new Map<string, Map<string, Claim>>();
   /** The keys of the reported objects that are still there. */
   #reported = new Set<string>();
@@ -72,13 +72,13 @@ export class PodClaims implements PodAudience {
 }
 
 /**
- * Until one of them runs here, nothing shows which one is the pod. The API server assigns each uid once, so only a
- * mirror pod's is a claim.
+ * Returns why an object with the uid of another one is ignored. Until one of them runs here, the pod is unknown. The
+ * API server assigns each uid once, so only a mirror pod can be a false claim.
  */
 const duplicate = ({ isMirror }: Claim, isFirst: boolean): IgnoredPodReason | undefined =>
   isMirror && !isFirst ? 'duplicate_uid' : undefined;
 
-/** Returns why the object is none of these pods. */
+/** Returns why the object matches none of these pods; undefined if it matches one. */
 function foreign(claim: Claim, pods: readonly NodePodNames[]): IgnoredPodReason | undefined {
   const reasons = pods.map((pod) => whyForeign(claim, pod, pod.isStatic));
   return reasons.includes(undefined) ? undefined : (reasons.find((reason) => reason === 'not_static') ?? reasons[0]);

@@ -21,8 +21,8 @@ const SOON_MS = 1000;
 
 /**
  * Lists and watches the pods of the node until aborted. Resumes after an interruption, and lists again if the resource
- * version is too old. Lists come from the cache of the API server where it has the last version, as for kubelet
- * (client-go, Reflector). Retries failures with increasing delays up to a minute. Never rejects.
+ * version is too old. Like kubelet, lists from the API server's cache if it has the last version (client-go,
+ * Reflector). Retries failures with increasing delays up to a minute. Never rejects.
  */
 export async function feedPods(given: FeedOptions, signal: AbortSignal): Promise<void> {
   const options = { ...given, audience: perObject(given.audience) };
@@ -55,7 +55,7 @@ interface Place {
   failures: number;
 }
 
-/** The pods have to be listed: if this was a list from the cache, from etcd. */
+/** Requires a new list: from etcd if the version came from a list of the cache. */
 function dropVersion(place: Place): void {
   if (!place.isListed) place.isCached = false;
   place.isListed = false;

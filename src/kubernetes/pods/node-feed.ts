@@ -82,7 +82,7 @@ function parse(text: string): z.infer<typeof nodeSchema> {
   try {
     return nodeSchema.parse(JSON.parse(text));
   } catch {
-    // Neither error's message is passed on: they quote.
+    // The parsers' messages are not passed on, because they quote the response.
     throw new ApiUnreached('the response is not a node with an allocatable');
   }
 }

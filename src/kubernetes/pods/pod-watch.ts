@@ -10,8 +10,8 @@ import { type ApiPod, type ApiPodIdentity, podOf, podSchema } from './pod.ts';
 export interface PodWatch {
   /**
    * Lists all pods of the node. Rejects as {@link Api}, with 410 if a page has expired: list again.
-   * @param atLeast the state of this version or a later one, which the API server has in memory ('0': any state);
-   * undefined: the present state, which it may have to read from etcd
+   * @param atLeast a version ('0': any): the API server returns this or a later state from memory; undefined: returns
+   * the present state, possibly from etcd
    */
   list(atLeast: string | undefined, signal: AbortSignal): Promise<PodList>;
   /**
@@ -32,21 +32,21 @@ export type PodChange =
   | { readonly kind: 'present' | 'gone'; readonly pod: ApiPod; readonly version: string }
   /** An object that is too large. The names and the version are undefined if they cannot be read. */
   | { readonly kind: 'skipped'; readonly pod: ApiPodIdentity | undefined; readonly version: string | undefined }
-  /** Nothing new up to here. */
+  /** There are no further changes up to this version. */
   | { readonly kind: 'bookmark'; readonly version: string };
 
 /**
- * Bytes of a pod. etcd stores at most 1.5 MiB of it, and JSON has up to six times that: Go encodes `<`, `>` and `&` in
- * six characters. Larger objects are skipped, so that the author of a pod cannot stop the watch for the others.
+ * Maximum bytes of a pod. etcd stores at most 1.5 MiB, which JSON may expand up to six times: Go encodes `<`, `>` and
+ * `&` in six characters. Larger objects are skipped, so that the author of a pod cannot stop the watch for the others.
  */
 export const LONGEST_OBJECT = 12 * MiB;
 /**
- * Pods per page of a list from etcd, as in client-go. The API server applies it only to a list without a resource
- * version: with one it would read etcd too, up to 1.30 once for each page (storage/cacher, shouldDelegateList).
+ * Pods per page of a list from etcd, as in client-go. Only used without a resource version: with a version, the API
+ * server would also read etcd, and up to 1.30 once for each page (storage/cacher, shouldDelegateList).
  */
 const PAGE = 500;
 const LIST_IDLE_MS = 30_000;
-/** After this the server ends a watch and another one continues. By then a hanging connection is noticed. */
+/** After this time the server ends a watch and a new watch continues. By then, a hanging connection is detected. */
 const WATCH_SECONDS = 300;
 const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
 
@@ -124,7 +124,7 @@ function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.inf
   try {
     return schema.parse(JSON.parse(text));
   } catch {
-    // Neither error's message is passed on: they quote.
+    // The parsers' messages are not passed on, because they quote the response.
     throw new ApiUnreached('the response is not a list or watch of pods');
   }
 }
@@ -136,8 +136,8 @@ export interface PodStart {
 }
 
 /**
- * The first fields of an event or of a pod, in the order in which Go encodes them. What a pod's author chooses freely,
- * such as labels and annotations, comes after them.
+ * Matches the first fields of an event or a pod, in Go's encoding order. Freely chosen fields, such as labels and
+ * annotations, come after them.
  */
 const FIRST_FIELDS =
   /^(?:\{"type":"[A-Z]+","object":)?\{(?:"(?:kind|apiVersion)":"[^"\\]*",)*"metadata":\{((?:"(?:name|generateName|namespace|selfLink|uid|resourceVersion)":"[^"\\]*",)+)/;

@@ -22,7 +22,7 @@ export interface ApiPod extends ApiPodIdentity {
   readonly isEnding: boolean;
   /** The texts of our annotations, by volume. */
   readonly volumes: Readonly<Record<string, string>>;
-  /** Undefined: the server sent none, or one that the shim does not understand. */
+  /** Undefined if the server sent no spec, or a spec that the shim does not understand. */
   readonly spec: PodSpec | undefined;
 }
 
@@ -69,10 +69,9 @@ export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>, nod
 }
 
 /**
- * Returns the uid that the static pod of a mirror pod has in the CRI. Anyone who may create a pod may also set this
- * annotation, with any uid: it counts only for a mirror pod, which kubelet creates as owned by its Node (kubelet
- * pkg/kubelet/pod/mirror_client.go). An owner can be set by anybody too, so {@link whyForeign} decides where the object
- * is used.
+ * Returns the uid that a mirror pod's static pod has in the CRI. Anyone who may create a pod can set this annotation,
+ * with any uid. It counts only for a mirror pod, which kubelet creates as owned by its Node (kubelet
+ * pkg/kubelet/pod/mirror_client.go). An owner can be forged too, so users of objects check {@link whyForeign}.
  */
 function mirroredUid(
   { annotations, ownerReferences }: z.infer<typeof metadataSchema>,
@@ -84,8 +83,8 @@ function mirroredUid(
 }
 
 /**
- * Returns why an object of the API server is not the one of this pod of the node; undefined if it is. A uid alone
- * proves nothing, because a pod's author chooses what looks like a mirror pod.
+ * Returns why an object of the API server does not belong to this pod of the node; undefined if it does. A uid alone
+ * proves nothing, because a pod's author can imitate a mirror pod.
  * @param isStatic whether the pod of the node is a static pod
  */
 export function whyForeign(
@@ -172,8 +171,8 @@ type Container = z.infer<typeof containerSchema>;
 type Quantity = z.infer<typeof quantity> | null | undefined;
 
 /**
- * Returns the restart policy of an app container: its own (KEP-5307), or that of the pod. No policy is known in a pod
- * with rules: that of any container may restart all of them (KEP-5532).
+ * Returns the restart policy of an app container: its own (KEP-5307) or the pod's. Unknown if the pod has rules: a rule
+ * of any container may restart all of them (KEP-5532).
  */
 function restartPolicies(
   spec: z.infer<typeof specSchema>,

@@ -34,8 +34,8 @@ li rect.area { fill: var(--use); } ol { padding-left: 1.4rem; font-size: 0.85rem
 `;
 
 /**
- * The only script of the page; the Content-Security-Policy has its hash. It filters the rows, and replaces the parts of
- * the page by those that arrive at `live`, which the shim has rendered and escaped. Without it, the links and the
+ * The only script of the page; the Content-Security-Policy has its hash. It filters the rows, and replaces parts of the
+ * page by those that arrive at `live`, which the shim has rendered and escaped. Without the script, the links and the
  * filter load the page again.
  */
 export const script = `
@@ -53,7 +53,7 @@ function applyFilter() {
   byId('count').textContent = shown === rows.length ? rows.length + ' pods' : shown + ' of ' + rows.length + ' pods';
 }
 
-// Parts that wait for the end of a selection.
+// Updates that are delayed while their part contains a selection.
 const waiting = new Map();
 
 function show(parts) {
@@ -61,7 +61,7 @@ function show(parts) {
   for (const [id, content] of Object.entries(parts)) {
     const part = byId(id);
     const selection = getSelection();
-    // Text that somebody is about to copy stays.
+    // Text that the user is about to copy is not replaced.
     const isSelected = !selection.isCollapsed && part.contains(selection.anchorNode);
     if (isSelected) waiting.set(id, content);
     else {

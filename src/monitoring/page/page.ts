@@ -38,11 +38,11 @@ export interface PageOptions {
 export interface PageQuery {
   /** The sandbox id of the pod whose details are shown; empty: none. */
   readonly pod: string;
-  /** Only pods whose name or sandbox id contains it. */
+  /** Filter: only pods whose name or sandbox id contains this text. */
   readonly filter: string;
 }
 
-/** The options of the page that change, as markup, by the id of their element. */
+/** The sections of the page that change, as markup, by the id of their element. */
 export type Sections = Readonly<Record<'state' | 'card' | 'pods' | 'history' | 'resizes', string>>;
 
 /** Answers to `/` that are cached for one reading. */
@@ -67,7 +67,7 @@ export class NodePage {
     return new NodePage(options, await podRows(options.overview.pods));
   }
 
-  /** Returns the options of the page that change. @param pod sandbox id of the detailed pod, empty if none */
+  /** Returns the sections of the page that change. @param pod sandbox id of the detailed pod, empty if none */
   sections(pod: string): Sections {
     return cachedIn(this.#sections, pod, () => {
       const { overview } = this.options;
@@ -93,7 +93,7 @@ export class NodePage {
   }
 }
 
-/** Returns the value of a key, and makes it if it is not among the last ones. */
+/** Returns the cached value of a key, or makes it and removes the oldest value if there are too many. */
 function cachedIn<Value>(cache: Map<string, Value>, key: string, make: () => Value): Value {
   const value = cache.get(key) ?? make();
   cache.delete(key);
@@ -122,7 +122,7 @@ function cardOf({ pods }: Overview, sandboxId: string): Html {
   return html`${back}${podCard(found)}`;
 }
 
-/** A pod's history, which has more of its resizes than the node's. For a gone pod, those that the node has. */
+/** Returns a pod's own history, which is longer than its part of the node's. Uses the node's for a pod that is gone. */
 function historyOf({ pods, history }: Overview, sandboxId: string): Html {
   if (sandboxId === '') return historyTable(history, NONE);
   const found = pods.find(({ pod }) => pod.sandboxId === sandboxId);

@@ -11,7 +11,7 @@ interface Ranked {
   readonly pressure: number | undefined;
 }
 
-/** Returns the pods with the one first that is closest to its limits. */
+/** Returns the pods, those closest to their limits first. */
 function ranked(pods: readonly PodSummary[]): readonly Ranked[] {
   const all = pods.map((summary) => ({ summary, pressure: pressureOfPod(summary) }));
   const nameOf = ({ summary: { pod } }: Ranked): string => `${fullName(pod)} ${pod.sandboxId}`;
@@ -45,7 +45,7 @@ export interface PodRow {
 /** Rows that are rendered in one turn of the event loop: about 5 ms. */
 const ROWS_AT_ONCE = 100;
 
-/** Renders a row for each pod, the one first that is closest to its limits. */
+/** Renders a row for each pod, those closest to their limits first. */
 export async function podRows(pods: readonly PodSummary[]): Promise<readonly PodRow[]> {
   const rows: PodRow[] = [];
   for (const one of ranked(pods)) {
@@ -55,7 +55,7 @@ export async function podRows(pods: readonly PodSummary[]): Promise<readonly Pod
   return rows;
 }
 
-/** @param filter rows whose name does not contain it are hidden; the script changes that while somebody types */
+/** Renders the table. @param filter hides rows whose name does not contain it; the script applies later changes */
 export function podsTable(rows: readonly PodRow[], filter: string): Html {
   if (rows.length === 0) return html`<p>none on this node</p>`;
   const wanted = filter.trim().toLowerCase();
@@ -67,7 +67,7 @@ function podRow({ summary, pressure }: Ranked): PodRow {
   const { pod, view } = summary;
   const [last] = summary.history;
   const name = fullName(pod);
-  // The sandbox id is part of it, so that an id of crictl finds its pod.
+  // Includes the sandbox id, so that an id from crictl finds its pod.
   const searched = `${name} ${pod.sandboxId}`.toLowerCase();
   const link = html`<a href="?pod=${pod.sandboxId}" data-pod="${pod.sandboxId}">${name}</a>`;
   const cells =

@@ -2,9 +2,9 @@ import { roundedDuration } from '../../core/index.ts';
 import { fullName, type HistoryEntry, type RecentResize, requesterText, type Step } from '../../sandbox/index.ts';
 import { cpuText, Html, html, sizeText } from './html.ts';
 
-/** Resizes: who asked for what with which outcome, and how the steps of each went. */
+/** Resizes: requester, changes and outcome of each, and its steps. */
 
-/** @param none says that there are none */
+/** Renders the history. @param none text for an empty history */
 export const historyTable = (history: readonly HistoryEntry[], none: string): Html =>
   history.length === 0
     ? html`<p>${none}</p>`
@@ -21,7 +21,7 @@ function historyRow(entry: HistoryEntry): Html {
 /** `2026-11-24 22:51:03Z` @param at in milliseconds since the epoch */
 const momentText = (at: number): string => new Date(at).toISOString().replace('T', ' ').replace(/\.\d+/, '');
 
-/** A card for each resize that has begun, with its steps over time. @param none says that there are none */
+/** Renders a card for each started resize, with its steps over time. @param none text if there are no resizes */
 export const resizeCards = (recent: readonly RecentResize[], none: string): Html =>
   recent.length === 0 ? html`<p>${none}</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`;
 
@@ -115,7 +115,7 @@ function timesOf(resize: RecentResize): number[] {
 /** The right end of the axis of time, in milliseconds. */
 const durationOf = ({ steps, ms }: RecentResize): number => Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
 
-/** Top of the amount axis in bytes: a power of two or 1.5 times one, so that it and its half are short texts. */
+/** Returns the top of the amount axis in bytes: a power of two or 1.5 times one, so that its labels are short. */
 function axisTop(highest: number): number {
   const power = 2 ** Math.floor(Math.log2(highest));
   return [power, 1.5 * power].find((top) => top >= highest) ?? 2 * power;
@@ -175,7 +175,7 @@ function stepPath(values: readonly (number | undefined)[], { times, top }: Point
   return parts.join('');
 }
 
-/** Unknown usage is drawn with the last known value. */
+/** Returns an area. Draws unknown usage as the last known value. */
 function areaOf(values: readonly (number | undefined)[], points: Points): string {
   let last = 0;
   const known = values.map((value) => (last = value ?? last));

@@ -60,8 +60,8 @@ export async function bypassDrain({ print }: Print): Promise<Exit> {
   const say = (line: string): void => print(`${line}\n`);
   const ending = new AbortController();
   const interrupt = new AbortController();
-  // Until the process ends: its exit code says whether the bypass accepts clients again, and a signal after that must
-  // not replace it. None of them ends the process by itself: the bypass is stopped for moments, and would stay so.
+  // Handled until the process ends: its exit code reports whether the bypass accepts clients again, and a later signal
+  // must not replace it. No signal ends the process directly: the bypass is stopped at times, and would stay stopped.
   process.on('SIGTERM', () => ending.abort());
   // systemd sends neither: a user ends the command, and the bypass is not stopped after it.
   for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => interrupt.abort());

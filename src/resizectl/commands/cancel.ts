@@ -45,7 +45,7 @@ async function cancelById(context: Context, text: string): Promise<readonly Mess
   } catch (error) {
     const isUnknown = isServiceError(error) && errorInfoOf(error)?.reason === Reason.UNKNOWN_RESIZE;
     if (!isUnknown) throw error;
-    // The message about the id says more than one about a pod.
+    // The error about the id is more helpful than one about a pod.
     const pod = await findPod(context, text).catch(() => Promise.reject(error));
     return cancelOfPod(context, pod);
   }

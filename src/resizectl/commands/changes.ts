@@ -70,7 +70,7 @@ function parseChange(text: string): Change {
   return { kind: 'amount', container, field, resource, amount: parseAmount(key, field, resource, value) };
 }
 
-/** The last part of the key that is nearly one of the known ones, in `app.memroy` or `app.request.cpu`. */
+/** Suggests the known word most similar to a part of the key, for `app.memroy` or `app.request.cpu`. */
 const nearIn = (key: string): string =>
   key
     .split('.')

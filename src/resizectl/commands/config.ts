@@ -10,7 +10,7 @@ type Places = Pick<Node, 'flagsFile' | 'configFile'>;
 
 const PLACES: Places = { flagsFile: FLAGS_FILE, configFile: CONFIG_FILE };
 
-/** The flags of the service, or those that an installation would write, or those that name one file. */
+/** Returns the service's flags, the flags that an installation would write, or flags that name the given file. */
 const flagsOf = async (file: string | undefined, places: Places): Promise<readonly string[]> =>
   file === undefined ? plannedFlags(places) : ['--config', file];
 

@@ -15,7 +15,7 @@ export interface Context {
   readonly screenRows: () => number | undefined;
   /** Writes to stdout. */
   readonly print: (text: string) => void;
-  /** Writes a line to stderr, such as what the command waits for. */
+  /** Writes a line to stderr, such as a message about waiting. */
   readonly say: (line: string) => void;
   /** Writes an error to stderr. */
   readonly printError: (error: unknown) => void;

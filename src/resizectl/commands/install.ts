@@ -59,10 +59,10 @@ export async function install({ print, say }: Print, options: InstallOptions): P
 }
 
 /**
- * Returns the findings that an installation does not repair. The shim takes the clients of the bypass. A given
- * configuration replaces an invalid one. An installation starts what kubelet misses, and a kubelet without its runtime
- * ends again after each start. One that uses the shim may do so because of the shim: another version or configuration
- * may repair it, and planInstall refuses what it cannot read.
+ * Returns the findings that an installation does not repair. It repairs the bypass, whose clients move to the shim; a
+ * missing runtime, together with a kubelet that ends after each start without it; and the configuration if a new one is
+ * given. A kubelet that uses the shim and ends after each start may be repaired by another version or configuration;
+ * planInstall refuses what it cannot read.
  */
 export function unrepaired(findings: readonly Finding[], { isConfigGiven }: Pick<Site, 'isConfigGiven'>): Finding[] {
   const lacksRuntime = findings.some(({ check, result }) => check === 'kubelet runtime' && result === 'failed');
@@ -211,7 +211,7 @@ export async function siteToInstall(options: InstallOptions, signal: AbortSignal
   return siteOf(settings, options, { signal, given, credentials });
 }
 
-/** Returns the settings of the service, or what is valid of them: a check reports the rest. */
+/** Returns the settings of the service, or the valid part of them: a check reports the problems. */
 async function presentSettings(places: Places): Promise<ReadSettings> {
   try {
     return await serviceSettings(await plannedFlags(places));
@@ -268,10 +268,9 @@ function refuseOtherFile(
 }
 
 /**
- * Returns the site of a removal. A configuration that is invalid, or cannot be read, does not keep the shim on the
- * node: what can be read of it applies, then what the shim has used last, then the defaults. Throws UsageError for
- * invalid options.
- * @param say receives a line then
+ * Returns the site of a removal. An invalid or unreadable configuration does not prevent a removal: its valid part
+ * applies, then the values that the shim used last, then the defaults. Throws UsageError for invalid options.
+ * @param say receives a line if the configuration is invalid
  */
 export async function siteToRemove(
   options: InstallOptions,

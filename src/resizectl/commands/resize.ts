@@ -20,7 +20,7 @@ import { eventLine } from './events.ts';
 
 /** The default of the API. */
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** The rollback takes extra time, and so does the response. */
+/** Additional time for a rollback and the response. */
 const MARGIN_MS = 10_000;
 /** The shim sends the last event before the response. If it does not arrive, the response has the state. */
 const LAST_EVENT_MS = 2000;
@@ -36,7 +36,7 @@ export async function resize(
   const timeoutMs = parseTimeout(options.timeout);
   const values = parseChanges(changes);
   const found = await readPod(context, pod);
-  // Events and resize then concern the same pod, even if another one of that name replaces it meanwhile.
+  // Events and resize then concern the same pod, even if another pod of that name replaces it meanwhile.
   const ref = { sandbox_id: found.identity.sandbox_id };
   const request = {
     pod: ref,
@@ -55,7 +55,7 @@ export async function resize(
   return exitOf(result.resize);
 }
 
-/** Prints the end of a resize. An error says why itself. */
+/** Prints the result of a resize. An error contains its own reason. */
 function printResult(
   { output, print, printError }: Context,
   result: Result,
@@ -95,7 +95,7 @@ function parseTimeout(text: string | undefined): number | undefined {
 
 interface Result {
   readonly resize: Messages['Resize'];
-  /** The error with which the API answered, if it did. */
+  /** The API's error, if it answered with one. */
   readonly error?: unknown;
 }
 
@@ -109,7 +109,7 @@ async function resultOf(client: ResizeClient, send: () => Promise<Messages['Resi
   } catch (error) {
     const id = isServiceError(error) ? errorInfoOf(error)?.metadata['resize'] : undefined;
     if (id === undefined) throw error;
-    // A shim that has restarted meanwhile does not know the resize: the first error says what happened.
+    // A shim that was restarted meanwhile does not know the resize: the first error describes what happened.
     const found = await client.call('GetResize', { id }).catch(() => undefined);
     if (found === undefined) throw error;
     return { resize: found.resize, error };
@@ -156,7 +156,7 @@ function printEvents(
     try {
       for await (const event of watch) {
         const state = event.state?.state;
-        // Why it ends is printed once, at the end.
+        // The reason of the end is printed once, at the end.
         if (state === undefined || !failing.has(state)) print(eventLine(event));
         if (state === undefined) continue;
         const key = `${event.resize_id} ${state}`;
@@ -235,7 +235,7 @@ function noteRounded(what: string, asked: Amounts = {}, found: Amounts = {}): st
 const milli = (text: string | undefined): number | undefined => parseMilli(text ?? '');
 const size = (text: string | undefined): number | undefined => parseQuantity(text ?? '');
 
-/** kubelet has the pod: its spec, state or labels say so. */
+/** Sources that show that kubelet manages the pod: its spec, its state or its labels. */
 const ofKubelet: ReadonlySet<string> = new Set(['spec', 'kubelet-state', 'kubelet-labels']);
 
 /**

@@ -38,7 +38,7 @@ export interface TopContext {
 /** How long CPU use is measured, in milliseconds. */
 const SAMPLE_MS = 1000;
 const DEFAULT_INTERVAL_MS = 2000;
-/** From the top left, and nothing of the earlier figures below. */
+/** Moves the cursor to the top left and clears the screen. */
 const CLEAR = '\u001b[H\u001b[2J';
 
 /** `resizectl top`: once. With --watch: until interrupted, or its output's reader or the last named pod ends. */
@@ -90,12 +90,12 @@ async function allPods({ client, namespace }: TopContext): Promise<readonly Mess
   return pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace);
 }
 
-/** Finds each pod once: what ends later is not taken for a misspelled name. Rejects with UsageError. */
+/** Finds each pod once, so that a pod that ends later is not reported as a misspelled name. Rejects with UsageError. */
 const refsOf = (context: TopContext, texts: readonly string[]): Promise<NamedPod[]> =>
   Promise.all(texts.map(async (text) => ({ text, ref: await findPod(context, text) })));
 
 interface NamedPod {
-  /** As the user has named it. */
+  /** The text with which the user named the pod. */
   readonly text: string;
   readonly ref: Messages['PodRef'];
 }
@@ -116,7 +116,7 @@ class NamedPods {
     return this.#left.length === 0;
   }
 
-  /** Rejects if a pod is not there the first time. */
+  /** Reads the pods. Rejects if a pod is missing at the first read. */
   async read(): Promise<readonly Messages['Pod'][]> {
     const found = await Promise.all(this.#left.map(async (named) => ({ named, pod: await this.#pod(named) })));
     this.#wereRead = true;
@@ -154,14 +154,14 @@ function sortKeyOf(text = 'pressure'): SortKey {
 
 /** The rows of `resizectl top`, computed from two readings of the API. */
 
-/** Pods as the shim has reported them. */
+/** A reading of pods from the shim. */
 interface Reading {
   readonly pods: readonly Messages['Pod'][];
   /** In milliseconds, by a clock that does not jump. */
   readonly at: number;
 }
 
-/** Undefined: the kernel does not report. */
+/** Figures of a pod or container. Undefined: not reported by the kernel. */
 interface Figures {
   /** In percent; see pressureOf. */
   readonly pressure: number;
@@ -185,7 +185,7 @@ interface VolumeFigures {
 
 interface PodFigures {
   readonly identity: Messages['PodIdentity'];
-  /** Undefined: the pod cannot be read. Its pressure counts its containers and volumes, too. */
+  /** The pod's own figures; undefined if it cannot be read. Its pressure includes its containers and volumes. */
   readonly own: Figures | undefined;
   readonly unreadable: string;
   readonly containers: readonly (Figures & { readonly name: string })[];
@@ -239,7 +239,7 @@ const loadOf = ({ unreclaimable, memoryLimit: limit, memoryStalled, cpuStalled }
   cpuStalled,
 });
 
-/** Undefined if one of the readings does not have it: the container has started since. */
+/** Returns the CPU use between two readings. Undefined if one is missing because the container has started since. */
 function cpuBetween(before: Span | undefined, now: Span | undefined, seconds: number): number | undefined {
   if (before === undefined || now === undefined || seconds <= 0) return undefined;
   return Math.max(0, now.seconds - before.seconds + (now.nanos - before.nanos) / 1e9) / seconds;
@@ -250,7 +250,7 @@ const compare = (one: string, other: string): number => (one < other ? -1 : Numb
 const nameOf = ({ identity: { namespace, name, sandbox_id: id } }: PodFigures): string =>
   [namespace, name, id].join('\0');
 
-/** The largest first, and pods that cannot be read last. Pods with the same value are in the order of their names. */
+/** Returns an order: largest first, and unreadable pods last. Pods with equal values are sorted by name. */
 function orderBy(by: SortKey): (one: PodFigures, other: PodFigures) => number {
   const valueOf = ({ own }: PodFigures): number => {
     if (by === 'name') return 0;

@@ -33,7 +33,7 @@ const namesOf = ({ name, aliases = [] }: CommandText): readonly string[] => [
 ];
 const completes = ({ arguments: [first] }: CommandText): 'pods' | readonly string[] => first?.completes ?? [];
 
-/** Commands of two words. */
+/** The first words of commands with two words. */
 const groups = firstWords.filter((first) => secondWords(first).length > 0);
 
 const allOptions = [...globalOptions, ...commandTexts.flatMap((text) => text.options)];

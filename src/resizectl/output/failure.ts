@@ -40,7 +40,7 @@ export function reportOf(error: unknown, endpoint: string): ErrorReport {
   return { lines, exit: exitOf(info.reason) };
 }
 
-/** The lines for a call that reached nothing, or something that is not the shim. */
+/** Returns the lines for a call that reached nothing, or a server other than the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
   const name = grpcCodeName(code);
   const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(grpcErrorText(details))}`];
@@ -127,6 +127,6 @@ export const remedies: Readonly<Record<Reason, string>> = {
   INTERNAL: 'report it, with the log line',
 };
 
-/** Returns what to do about a reason code; undefined if nothing is known about it. */
+/** Returns the remedy for a reason code; undefined if the code is unknown. */
 const remedyOf = (reason: string): string | undefined =>
   Object.hasOwn(remedies, reason) ? remedies[reason as Reason] : undefined;

@@ -1,4 +1,4 @@
-/** Text for people: aligned tables, amounts, and no terminal control characters. And objects for programs. */
+/** Text for people: aligned tables and amounts, without terminal control characters. Objects for programs. */
 import { stringify } from 'yaml';
 import { MiB, roundedDuration, roundedSize } from '../../core/index.ts';
 import type { Output } from '../command-texts.ts';

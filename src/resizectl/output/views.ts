@@ -8,7 +8,7 @@ export const shortId = (id: string): string => id.slice(0, 13);
 
 const headings = ['NAMESPACE', 'NAME', 'SANDBOX', 'CPU', 'MEMORY', 'USED', 'CONTAINERS', 'VOLUMES', 'RESIZE'];
 
-/** With `-o wide`, requests, and who asked for the last resize, when and for what. */
+/** Additional columns of `-o wide`: requests, and requester, time and changes of the last resize. */
 const wideHeadings = [...headings, 'CPU REQUESTED', 'MEMORY REQUESTED', 'BY', 'WHEN', 'CHANGES'];
 
 function wideRow(pod: Messages['Pod']): string[] {
@@ -35,8 +35,8 @@ function podRow(pod: Messages['Pod']): string[] {
 }
 
 /**
- * The error of a pod that is not recovered, otherwise the state of a pending decrease of kubelet if there is one,
- * otherwise of the last resize that went through the shim.
+ * Returns the latest state of a pod: the error of a pod that is not recovered, otherwise the state of a pending
+ * decrease of kubelet, otherwise the state of the last resize through the shim.
  */
 function latestState({ kubelet, last_resize: last, last_error: error }: Messages['Pod']): string {
   if (error !== undefined) return error.reason;
@@ -59,7 +59,7 @@ export const inOrder = (pods: readonly Messages['Pod'][]): readonly Messages['Po
 const orderOf = ({ identity: { namespace, name, sandbox_id: id } }: Messages['Pod']): string =>
   [namespace, name, id].join('\0');
 
-/** The row of one pod without headings, for a list that continues. */
+/** Formats the row of one pod without headings, for a continuous list. */
 export const podLine = (pod: Messages['Pod'], isWide = false): string => table([isWide ? wideRow(pod) : podRow(pod)]);
 
 const valueHeadings = ['', 'CPU', 'REQUESTED', 'MEMORY', 'REQUESTED', 'USED'];
@@ -146,7 +146,7 @@ export function podDescription(pod: Messages['Pod']): string {
 const byText = ({ requester }: NonNullable<Messages['Pod']['last_resize']>): string =>
   requester === undefined ? '' : `(by ${requesterText(requester)})`;
 
-/** All containers of the pod, whether or not they run, and where that is known from. */
+/** Lists all containers of the pod, running or not, and the source of the list. */
 function declaredParts(declared: Messages['Pod']['declared']): string[] {
   if (declared === undefined || declared.containers.length === 0) return [];
   const rows = declared.containers.map(({ name, kind, state, limits }) => [
@@ -170,7 +170,7 @@ function decreaseRows(kubelet: Messages['Pod']['kubelet']): string[][] {
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
 
-/** Rows of the values that are set, exact so that they can be compared; a value that was never requested is empty. */
+/** Returns rows of the set values, exact for comparison. A value that was never requested is empty. */
 function knownRows({ pod, containers, volumes }: Messages['PodValues']): string[][] {
   return [
     ...limitRows('pod', pod),
@@ -248,7 +248,7 @@ export function endText(resize: Messages['Resize']): string {
   return `resize ${id} of ${fullName(pod)}: ${stateWithDetails(resize)}${what === '' ? '' : `: ${what}`}${again}\n`;
 }
 
-/** Texts about who asked for a resize, what it changes, and how it ended. */
+/** Texts about the requester, the changes and the outcome of a resize. */
 
 const states: Readonly<Record<State, string>> = {
   STATE_UNSPECIFIED: '',
@@ -305,7 +305,7 @@ function outcomeText(outcome: Outcome): string {
 /** `Infeasible (rolled back)  by crictl (4711)  container app memory 64Mi -> 16Mi: REASON: message` */
 export function eventText(outcome: Outcome, requester: Messages['Requester'] | undefined): string {
   const isOpen = outcome.state === 'PROPOSED' || outcome.state === 'IN_PROGRESS';
-  // At its start a resize of the API has not read the pod: its end has the values before.
+  // The start event of an API resize lacks the values before, because the pod was not read yet. Its end event has them.
   const known = (outcome.changes ?? []).filter(({ from }) => !isOpen || from !== '');
   const [by, changes] = [requesterText(requester), changesText(known)];
   const about = [stateWithDetails(outcome), by === '' ? '' : `by ${by}`, changes].filter((text) => text !== '');

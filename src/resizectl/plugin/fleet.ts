@@ -4,11 +4,11 @@ import { UsageError } from '../output/failure.ts';
 import { objectText, printable, table } from '../output/text.ts';
 import type { Ended, Kubectl } from './kubectl.ts';
 
-/** One node, as its own resizectl describes it. An empty text: not known. */
+/** One node, as reported by its own resizectl. An empty text means unknown. */
 export interface FleetNode {
   readonly node: string;
   readonly version: string;
-  /** The shim: `ready`, or what doctor has found. */
+  /** The state of the shim: `ready`, or the findings of doctor. */
   readonly state: string;
   readonly bypass: string;
   /** Whether kubelet uses the shim. */
@@ -17,7 +17,7 @@ export interface FleetNode {
   readonly error: string;
 }
 
-/** Nodes that are asked at the same time. */
+/** Number of nodes that are queried at the same time. */
 const AT_ONCE = 8;
 
 const report = z.object({
@@ -124,7 +124,7 @@ async function installersOf(kubectl: Kubectl, { shimNamespace }: InstallerPlace)
   const { items } = podList.parse(await kubectl.get('pods', `--namespace=${shimNamespace}`));
   const found = items.flatMap(({ metadata, spec, status }): Installer[] => {
     if (spec.nodeName === undefined) return [];
-    // Not by label: the chart has other ones than the manifests.
+    // Not by label: the chart and the manifests use different labels.
     if (!spec.containers.some(({ name }) => name === CONTAINER)) return [];
     return [{ ...metadata, node: spec.nodeName, phase: status?.phase ?? 'Unknown' }];
   });
@@ -152,7 +152,7 @@ export async function placedPod(kubectl: Kubectl, namespace: string | undefined,
   const [, before = namespace, name = text] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && before !== namespace)
     throw new UsageError(`pod ${JSON.stringify(text)} is not in the namespace of -n, ${JSON.stringify(namespace)}`);
-  // An argument of kubectl must not become a flag.
+  // A name must not be interpreted as a flag of kubectl.
   if (!/^[a-z0-9][a-z0-9.-]*$/.test(name))
     throw new UsageError(`invalid pod ${JSON.stringify(text)}: expected NAME or NAMESPACE/NAME`);
   const where = before === undefined ? [] : [`--namespace=${before}`];

@@ -14,10 +14,10 @@ export interface Ended {
   readonly err: string;
 }
 
-/** Most of the output of one command, in characters. */
+/** Maximum output of one command, in characters. */
 const LONGEST_OUTPUT = 64 * MiB;
 const REQUEST_TIMEOUT = '30s';
-/** The longest time for a command on a node: doctor takes a few seconds, a node that hangs has no end. */
+/** Maximum time of a command on a node: doctor takes a few seconds, and a hanging node never answers. */
 const EXEC_MS = 60_000;
 
 /** Runs kubectl, which knows the cluster, user credentials and proxies, next to a plugin. Reports waits at 5 s. */

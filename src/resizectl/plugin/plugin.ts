@@ -63,7 +63,7 @@ async function run(kubectl: Kubectl, { command, args, options }: Asked, { out, e
   const placed = await placedPod(kubectl, namespace, pod);
   const name = `${placed.namespace}/${placed.name}`;
   const words = command === 'status' ? ['describe', 'pod'] : ['plan'];
-  // No change may become an option on the node.
+  // A change must not be interpreted as an option on the node.
   const all = [...words, ...format, '--', name, ...changes];
   return pass(kubectl, await installerOn(kubectl, options, placed.node), all, { out, err });
 }

@@ -4,10 +4,10 @@ import { failure, type Outcome, REFUSED } from './outcome.ts';
 import { ResponseMemory } from './response.ts';
 import { Call } from './stream.ts';
 
-/** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
+/** Pause between two attempts to connect. An attempt on a unix socket without a listener costs almost nothing. */
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 200;
-/** How long a call waits for the next attempt after one has failed. */
+/** Maximum time that a call waits for the next attempt after a failed one. */
 export const NEXT_ATTEMPT_MS = 2 * LONGEST_PAUSE_MS;
 
 /** Calls that have not ended, and the bytes of their requests. */
@@ -15,7 +15,7 @@ export const MAX_CALLS = 8192;
 export const MAX_REQUEST_BYTES = 33_554_432;
 /** Bytes of the responses of all calls that are being read. */
 export const MAX_RESPONSE_BYTES = 33_554_432;
-/** Connections whose server has announced to close them, and on which calls still run. */
+/** Maximum number of connections that the server has announced to close and that still have running calls. */
 export const MAX_LEAVING = 8;
 
 /** A call of the backend, with one request message. */
@@ -23,7 +23,7 @@ export interface BackendCall {
   readonly path: string;
   readonly message: Buffer;
   readonly metadata: Metadata | undefined;
-  /** When it has to have ended, by steadyNow. */
+  /** Deadline of the call, by steadyNow. */
   readonly deadline: number;
   /** Ends the call early. */
   readonly signal: AbortSignal | undefined;
@@ -42,7 +42,7 @@ export class Channel {
   #current: Connection | undefined;
   #isReady = false;
   readonly #leaving = new Set<Connection>();
-  /** Why the last attempt to connect has failed. Undefined after a successful one. */
+  /** Reason of the last failed attempt to connect. Undefined after a successful one. */
   #lastError: string | undefined;
   #pauseMs = FIRST_PAUSE_MS;
   #attemptedAt = -Infinity;
@@ -110,7 +110,7 @@ export class Channel {
     });
   }
 
-  /** Makes no more calls. Those that run continue; those that wait end. */
+  /** Makes no further calls. Running calls continue; waiting calls end. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#retry);
@@ -171,7 +171,7 @@ export class Channel {
     call.ended({ ...outcome, isUnsent }, undefined);
   }
 
-  /** Connects, unless there is a connection. Soon after the last attempt, it waits first. */
+  /** Connects, unless there is a connection. Waits first if the last attempt was recent. */
   #connect(): void {
     if (this.#isClosed || this.#current !== undefined || this.#retry !== undefined) return;
     const pause = this.#attemptedAt + this.#pauseMs - steadyNow();
@@ -195,13 +195,13 @@ export class Channel {
     this.#lastError = undefined;
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#isReady = true;
-    // Those that the server does not take yet wait for their turn, until their deadlines.
+    // Calls beyond the server's limit wait for their turn, until their deadlines.
     for (const call of this.#queue) call.connectBy = Infinity;
     this.connected();
     this.#startCalls();
   }
 
-  /** The current connection takes no more calls. */
+  /** Handles a connection that takes no further calls. */
   #leave(connection: Connection): void {
     if (connection !== this.#current) return;
     this.#current = undefined;
@@ -228,7 +228,7 @@ export class Channel {
     for (const call of this.#queue) if (call.connectBy === Infinity) call.ended(this.#unconnected(), undefined);
   }
 
-  /** After a failed attempt, it tries until there is a connection. */
+  /** Connects again if needed. After a failed attempt, tries until there is a connection. */
   #reconnect(): void {
     if (this.#staysConnected || this.#queue.size > 0 || this.#lastError !== undefined) this.#connect();
   }
@@ -244,8 +244,8 @@ const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client
 const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
 
 /**
- * The deadlines of all calls, with one timer. It is set when an earlier deadline than all others is added, and not when
- * one is removed, so that most calls set none.
+ * The deadlines of all calls, with one timer. It is set when the new deadline is the earliest one, and not reset when a
+ * deadline is removed, so that most calls set no timer.
  */
 export class Deadlines<Item extends { readonly due: number }> {
   readonly #items = new Set<Item>();

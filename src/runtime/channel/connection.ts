@@ -53,7 +53,7 @@ export interface ConnectionLimits {
   readonly memory: ResponseMemory;
   /** The longest message of a response, in bytes. */
   readonly longestMessage: number;
-  /** The last stream of a connection, whose ids are used up then. {@link LARGEST_STREAM} by default. */
+  /** The id of the last stream of a connection, after which no ids are left. Default: {@link LARGEST_STREAM}. */
   readonly lastStream?: number;
 }
 
@@ -143,7 +143,7 @@ export class Connection implements Runner {
     }
   }
 
-  /** Handles an error, including one thrown by the handling itself: it ends this connection, and not the process. */
+  /** Handles any error, including errors of the handling itself: it ends this connection instead of the process. */
   #fail(error: unknown): void {
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
     const reason = messageOf(error);
@@ -164,7 +164,7 @@ export class Connection implements Runner {
     this.#close(LOST, error?.message ?? 'the server has closed the connection');
   }
 
-  /** @param outcome of the calls that run */
+  /** Closes the connection. @param outcome of the running calls */
   #close(outcome: Outcome, reason: string): void {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
@@ -229,8 +229,8 @@ export class Connection implements Runner {
   }
 
   /**
-   * Opens a window again that is half used. Returns what is left of it. It is never used up: everything is read at
-   * once, and a frame is shorter than half a window.
+   * Returns the new size of a window, which is reset when half of it is used. It is never used up: everything is read
+   * at once, and a frame is shorter than half a window.
    */
   #received(streamId: number, left: number, whole: number): number {
     if (left > whole / 2) return left;
@@ -284,7 +284,7 @@ export class Connection implements Runner {
     for (const stream of this.#streams.values()) {
       if (stream.id <= this.#lastId) continue;
       this.#remove(stream);
-      // A response shows that the server has processed the call, against the id that it names.
+      // A response proves that the server has processed the call, contrary to the id in GOAWAY.
       if (stream.hasResponse) stream.call.ended({ ...REFUSED, isUnsent: false }, undefined);
       else this.#unprocessed(stream);
     }
@@ -331,7 +331,7 @@ export class Connection implements Runner {
     stream.call.runner = undefined;
   }
 
-  /** A call has ended, or none begins any more. */
+  /** Reports that a call may begin, or closes a leaving connection once its last call has ended. */
   #ended(): void {
     if (this.#state === 'open') this.events.available();
     if (this.#state === 'leaving' && this.#streams.size === 0)

@@ -1,4 +1,4 @@
-/** How a call ends: its status, its trailers, and the error of a failed one. */
+/** The outcome of a call: its status, its trailers, and the error if it failed. */
 import { Code, grpcCodeName, Metadata, type ServiceError } from '../../core/grpc.ts';
 import type { HeaderField } from '../../http2/hpack/field.ts';
 
@@ -21,26 +21,26 @@ export const hasNoAnswer = (error: Error): boolean => 'hasNoAnswer' in error && 
 /** Whether a call has failed before the server has processed any of it. */
 export const isUnsent = (error: Error): boolean => 'isUnsent' in error && error.isUnsent === true;
 
-/** How a call has ended. */
+/** The outcome of a call. */
 export interface Outcome {
   /** A gRPC status code. */
   readonly code: number;
   readonly details: string;
   /** The trailers, which are read only for failed calls. */
   readonly metadata?: Metadata;
-  /** Whether the client has ended the call itself, and has no answer of the server that says what became of it. */
+  /** Whether the client itself has ended the call, without an answer of the server about its effect. */
   readonly hasNoAnswer?: boolean;
-  /** Whether the server has not got the call, or has not processed it: it has no effect. */
+  /** Whether the server has not received or not processed the call, so that it has no effect. */
   readonly isUnsent?: boolean;
 }
 
 /** The outcome of a call whose backend goes away midway, in grpc-go's words, which containerd's tests match. */
 export const LOST: Outcome = { code: Code.UNAVAILABLE, details: 'error reading from server: EOF' };
 
-/** How a call ends that the server has refused before it processed any of it. */
+/** The outcome of a call that the server refused before processing any of it. */
 export const REFUSED: Outcome = { code: Code.UNAVAILABLE, details: 'Stream refused by server', isUnsent: true };
 
-/** How a call ends whose response is against the rules of gRPC or HTTP/2. */
+/** Returns the outcome of a call whose response violates the rules of gRPC or HTTP/2. */
 export const malformed = (details: string): Outcome => ({
   code: Code.INTERNAL,
   details: `the backend sent a malformed response: ${details}`,
@@ -94,8 +94,8 @@ export function trailersOutcome(fields: readonly HeaderField[], httpStatus: numb
 }
 
 /**
- * Fields that are not metadata: the status and its message, fields of one connection (RFC 9113 8.2.2), and the length
- * of a response that another one may replace. node:http2 sends none of those of a connection.
+ * Fields that are not metadata: the status and its message, fields of a connection (RFC 9113 8.2.2), and the length of
+ * a response, which another response may replace. node:http2 sends no fields of a connection.
  */
 const DROPPED = new Set([
   'grpc-status',

@@ -1,12 +1,12 @@
 import type { Metadata } from '../../core/index.ts';
 import { HeaderField, HpackEncoder, StaticIndex, staticField } from '../../http2/index.ts';
 
-/** Encoded paths that are remembered. The shim calls about a dozen methods. */
+/** Maximum number of cached encoded paths. The shim calls about a dozen methods. */
 const MAX_PATHS = 64;
 
 /**
- * Fields that a call may not take over from the call that has caused it: those of the connection and the message, and
- * those that this client sets itself. It accepts no compression.
+ * Fields that a call must not take from the call that caused it: fields of the connection and the message, and fields
+ * that this client sets itself. This client accepts no compression.
  */
 const OWN = new Set([
   'te',
@@ -63,7 +63,7 @@ export function pathBlock(path: string): Buffer {
 
 const NOTHING = Buffer.alloc(0);
 
-/** Returns the encoded fields that a call takes over from the call that has caused it. */
+/** Returns the encoded fields that a call takes from the call that caused it. */
 export function metadataBlock(metadata: Metadata | undefined): Buffer {
   if (metadata === undefined) return NOTHING;
   const fields = metadata

@@ -22,7 +22,7 @@ export class ResponseMemory {
     return this.#used;
   }
 
-  /** Returns whether the bytes are within the limit. Only then they are counted, until {@link free}. */
+  /** Takes bytes if they fit the limit; returns whether they do. Taken bytes count until {@link free}. */
   take(bytes: number): boolean {
     if (this.#used + bytes > this.limit) return false;
     this.#used += bytes;
@@ -116,9 +116,9 @@ const compressed = (flag: number): Outcome =>
 /** The largest header list of the server, encoded and decoded, in bytes: that of servers behind the proxy. */
 export const HEADER_LIST_LIMIT = MiB;
 
-/** Blocks that are remembered. Most calls get the same two. */
+/** Maximum number of cached blocks. Most calls get the same two. */
 const MAX_KNOWN = 4;
-/** The longest block that is remembered. */
+/** Length of the longest cached block. */
 const LONGEST_KNOWN = 256;
 
 interface KnownBlock {
@@ -127,8 +127,8 @@ interface KnownBlock {
 }
 
 /**
- * Decodes the header blocks of a server that may not use a dynamic table. A block has then the same fields each time,
- * and frequent ones are decoded once.
+ * Decodes the header blocks of a server that must not use a dynamic table. Such a block always has the same fields, so
+ * frequent blocks are decoded only once.
  */
 export class HeaderBlocks {
   readonly #decoder = new HpackDecoder(0, HEADER_LIST_LIMIT);

@@ -57,7 +57,7 @@ export class Sender {
 
   /** Continues requests that waited for windows or the socket. Each sends one frame, then moves to the end. */
   pump(): void {
-    // Includes those that are added again meanwhile, until none can send.
+    // Includes streams that are added again meanwhile, until none of them can send.
     for (const stream of this.#unsent) {
       if (!this.#sendFrame(stream)) continue;
       this.#unsent.delete(stream);

@@ -41,7 +41,7 @@ export class ServerSocket {
     socket.on('drain', () => this.#drained());
     socket.on('end', lost);
     socket.on('close', lost);
-    // No data arrives here, but without it `end` is not emitted.
+    // No data arrives here, but `end` is only emitted if the stream is read.
     socket.resume();
   }
 
@@ -87,11 +87,11 @@ export class ServerSocket {
 const GATHER_LIMIT = 65_536;
 /** Bytes that wait for the socket above which no further call begins. The kernel's buffer is full by then. */
 export const BACKLOG_LIMIT = 65_536;
-/** Bytes that wait for the socket above which the server is not read: answers to its frames pile up. */
+/** Limit of bytes that wait for the socket, above which nothing is read: answers to the server's frames accumulate. */
 const OWN_BACKLOG_LIMIT = MiB;
 /** How long a frame that is not urgent waits for another one, in milliseconds. */
 const DEFER_MS = 5;
-/** Frames that wait for another one. */
+/** Maximum number of deferred frames. */
 const MAX_DEFERRED = 64;
 
 /** Writes frames to a socket. What is written in one turn of the event loop leaves in one write. */
@@ -114,8 +114,8 @@ export class Writer {
   }
 
   /**
-   * Writes a frame that is not urgent, together with the next one: a write of its own for the answer to each PING would
-   * cost as much as a call. Go servers send one for every burst of data.
+   * Writes a frame that is not urgent together with the next frame. Otherwise the answer to each PING would need its
+   * own write, which costs as much as a call. Go servers send a PING for every burst of data.
    */
   defer(bytes: Buffer): void {
     this.#deferred.push(bytes);
@@ -150,7 +150,7 @@ export class Writer {
     return this.#waiting > BACKLOG_LIMIT;
   }
 
-  /** Whether so much waits for the server that it is not read. */
+  /** Whether so many bytes wait for the server that nothing is read from it. */
   get isStuck(): boolean {
     return this.#waiting > OWN_BACKLOG_LIMIT;
   }

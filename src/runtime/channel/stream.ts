@@ -3,10 +3,10 @@ import type { HeaderField } from '../../http2/index.ts';
 import { httpOutcome, malformed, metadataOf, type Outcome, resetOutcome, trailersOutcome, valueOf } from './outcome.ts';
 import { MessageReader, type ResponseMemory } from './response.ts';
 
-/** Bytes that the server may send on a stream ahead of what was read. */
+/** Bytes that the server may send on a stream before they are read. */
 export const STREAM_WINDOW = MiB;
 
-/** A call on a connection: what was sent, and what has arrived of its response. */
+/** A call on a connection: the state of its request and its response. */
 export class Stream {
   /** Bytes that the server accepts. Negative after it has lowered its SETTINGS_INITIAL_WINDOW_SIZE. */
   sendWindow: number;
@@ -69,7 +69,7 @@ export class Stream {
     return { code: Code.INTERNAL, details: 'the backend ended the call without a gRPC status' };
   }
 
-  /** Returns how a call ends whose stream the server resets. An HTTP error says more than the error code does. */
+  /** Returns the outcome of a call whose stream the server resets. Prefers an HTTP error to the error code. */
   reset(errorCode: number): Outcome {
     const isHttpError = this.#httpStatus !== 0 && this.#httpStatus !== 200;
     return isHttpError ? httpOutcome(this.#httpStatus) : resetOutcome(errorCode);
@@ -95,11 +95,11 @@ export interface Runner {
   cancel(call: Call): void;
 }
 
-/** A unary call: its request, and where it is. */
+/** A unary call: its request and its connection. */
 export class Call {
   /** When it began, by steadyNow. */
   readonly start: number;
-  /** When it has to be running, by steadyNow. Infinity if it may wait until its deadline. */
+  /** Time by which the call must be running, by steadyNow. Infinity if it may wait until its deadline. */
   connectBy = Infinity;
   /** Whether a server has refused it before. It is sent again once. */
   isRetried = false;
@@ -134,7 +134,7 @@ export class Call {
     return { code: Code.DEADLINE_EXCEEDED, details: `Deadline exceeded after ${seconds}s` };
   }
 
-  /** When something has to be done about it. */
+  /** Time of the next check: the deadline or the latest start. */
   get due(): number {
     return Math.min(this.deadline, this.connectBy);
   }

@@ -21,23 +21,23 @@ export interface LimitChange {
   readonly cgroup: CgroupPath;
   readonly now: Limit<Bytes>;
   readonly wanted: Limit<Bytes>;
-  /** The limits on swap that the change sets or has to do with. */
+  /** The swap limits to assume after the change, as far as they become lower. */
   readonly swapAfter?: SwapLimits | undefined;
 }
 
-/** Returns the memory in use when {@link isBelowUnreclaimable}. Throws CGROUP_UNAVAILABLE when it cannot be read. */
+/** Returns the memory in use if {@link isBelowUnreclaimable} is true. Throws CGROUP_UNAVAILABLE if it is unreadable. */
 export async function blockingUse(
   tree: CgroupTree,
   { cgroup, now, wanted, swapAfter }: LimitChange,
 ): Promise<MemoryUse | undefined> {
   if (wanted === 'max' || compareLimits(wanted, now) >= 0) return undefined;
-  // Unreclaimable memory is part of these, which are usually below the new limit already.
+  // A cheap check first: unreclaimable memory is part of this sum, which usually is below the new limit.
   if (tree.readMemoryCurrent(cgroup) + tree.readSwapCurrent(cgroup) < wanted) return undefined;
   const use = await tree.readMemoryUse(cgroup, swapAfter);
   return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
-/** Throws MEMORY_NOT_RECLAIMABLE with figures on {@link isBelowUnreclaimable}. Volume files count (KEP-6030). */
+/** Throws MEMORY_NOT_RECLAIMABLE if {@link isBelowUnreclaimable} is true. Counts files in volumes (KEP-6030). */
 export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject, change: LimitChange): Promise<void> {
   const use = await blockingUse(tree, change);
   if (use === undefined) return;

@@ -35,7 +35,7 @@ export function assertNodeHasRoom(pod: PodDescription, { before, after }: Reques
     const allocatable = room.allocatable[resource];
     return allocatable === undefined ? [] : [{ resource, asked: after[resource], ...allocatable }];
   });
-  // First what can never fit: a retry would not help.
+  // First checks the requests that can never fit: a retry would not help.
   for (const check of checks) if (check.asked > check.amount) throw exceedsNode(pod, check);
   for (const check of checks) {
     const used = room.others[check.resource];
@@ -44,9 +44,9 @@ export function assertNodeHasRoom(pod: PodDescription, { before, after }: Reques
 }
 
 /**
- * Throws EXCEEDS_NODE for a memory limit that is raised above that of a cgroup above the pod's: it would never be
- * reached. kubelet's own cgroups do not count: kubepods is limited to what the node has for pods, and Kubernetes allows
- * a limit above that, as above the node's size.
+ * Throws EXCEEDS_NODE for a memory limit that is raised above the limit of a parent cgroup of the pod: usage could
+ * never reach it. kubelet's own cgroups do not count: kubepods is limited to the node's memory for pods, and Kubernetes
+ * allows limits above that, or above the node's size.
  */
 export function assertWithinCgroups(
   tree: Pick<CgroupTree, 'readLimitsNow'>,
@@ -110,7 +110,7 @@ const nameOf = (resource: Resource): string => (resource === 'memory' ? 'memory'
 const formatOf = (resource: Resource, amount: number): string =>
   resource === 'memory' ? formatMemory(bytes(amount)) : formatMilli(amount);
 
-/** The maximum of the requests of all pods, and the source of that figure. */
+/** The total that all pods may request, and the source of this figure. */
 interface Allocatable {
   readonly amount: number;
   readonly source: string;
@@ -124,16 +124,16 @@ export interface LimitAbove extends Allocatable {
 /** The sources for the memory and CPU that pods of the node may use. */
 export interface AllocatableSources {
   readonly tree: Pick<CgroupTree, 'readLimitsNow'>;
-  /** The allocatable of the Node object, where the API server says it. */
+  /** The allocatable of the Node object, if the API server reports it. */
   readonly allocatable: NodeAllocatable;
   /** Default: /proc. */
   readonly procRoot?: string;
 }
 
 /**
- * Returns the memory and the CPUs that all pods together may request; a resource is absent if it is unknown. The Node
- * object has it. Without that, it is what the node has. A finite limit of a cgroup above the pod's counts if it is
- * less: kubelet limits the memory of kubepods to what it reserves for pods (kubelet
+ * Returns the memory and the CPUs that all pods together may request; a resource is absent if it is unknown. The source
+ * is the Node object, otherwise the size of the node. A lower finite limit of a parent cgroup of the pod takes
+ * precedence: kubelet limits the memory of kubepods to what it reserves for pods (kubelet
  * pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
  */
 export function nodeAllocatable(
@@ -150,8 +150,8 @@ export function nodeAllocatable(
 }
 
 /**
- * Returns what may be the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute): the least first.
- * kubelet limits the memory of kubepods to that; the Node object has less, by the threshold of evictions.
+ * Returns possible values of the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute), the smallest
+ * first. kubelet limits the memory of kubepods to this value. The Node object reports less, by the eviction threshold.
  */
 export function memorySizes(sources: AllocatableSources, pod: PodDescription): readonly Bytes[] {
   const above = limitsAbove(sources.tree, pod)
@@ -193,8 +193,8 @@ export function limitsAbove(
 }
 
 /**
- * Returns the node's memory and online CPUs. They are read from /proc: the process itself may be limited to a part of
- * the CPUs (systemd CPUAffinity=). A file that cannot be read says nothing.
+ * Returns the node's memory and online CPUs. Reads /proc, because the process itself may be limited to a part of the
+ * CPUs (systemd CPUAffinity=). Omits a value that cannot be read.
  */
 export function nodeSize(procRoot = '/proc'): Amounts {
   const memory = meminfoSize(procRoot, 'MemTotal');
@@ -204,8 +204,8 @@ export function nodeSize(procRoot = '/proc'): Amounts {
 }
 
 /**
- * The requests of pods that a ResizePod has changed. kubelet's record does not have them, and the kernel has no file
- * for a memory request. In memory: after a restart of the shim, kubelet's record counts alone.
+ * The requests of pods that a ResizePod has changed. They are not in kubelet's checkpoint, and the kernel has no file
+ * for a memory request. Stored in memory only: after a restart of the shim, only kubelet's checkpoint counts.
  */
 export class AdmittedRequests {
   readonly #pods = new Map<string, { readonly requests: TotalRequests; readonly kubelet: string }>();
@@ -216,16 +216,16 @@ export class AdmittedRequests {
   }
 
   /**
-   * Records a pod's requests. Returns a function that restores the record as it was before, unless it was forgotten or
-   * replaced, and that returns whether it has restored it.
-   * @param entry what kubelet has admitted for the pod now
+   * Records a pod's requests. Returns a function that restores the previous record, unless the record was removed or
+   * replaced meanwhile. The function returns whether it restored the record.
+   * @param entry kubelet's present entry for the pod
    */
   record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => boolean {
     const before = this.#pods.get(podUid);
     const own = { requests, kubelet: keyOf(entry) };
     this.#pods.set(podUid, own);
     return () => {
-      // The pod may be gone since.
+      // The pod may have been removed, or its record replaced.
       if (this.#pods.get(podUid) !== own) return false;
       if (before === undefined) this.#pods.delete(podUid);
       else this.#pods.set(podUid, before);

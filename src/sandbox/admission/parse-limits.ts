@@ -20,7 +20,7 @@ import type { Limits } from '../pods/pod-state.ts';
 
 /**
  * Returns the limits that a CRI resources message sets. 0 or an absent field keeps a value, -1 removes a limit. A
- * `unified` key wins over its field, as in the runtimes, which write it last. A quota without a period takes the period
+ * `unified` key wins over its field, as in the runtimes, which write it last. A quota without a period uses the period
  * of `current`, and vice versa. Throws INVALID_ARGUMENT, with the field and the value, for an invalid value.
  */
 export function parseLimits(resources: LinuxContainerResources, current: CpuMax): Limits {

@@ -17,11 +17,11 @@ export interface TotalRequests {
 export const RESOURCES = ['memory', 'milliCpu'] as const;
 export type Resource = (typeof RESOURCES)[number];
 
-/** The containers and the pod-level amounts that the requests of a pod are summed up from. */
+/** The containers and pod-level amounts from which the requests of a pod are computed. */
 export interface CountedPod {
   /** Init containers and sidecars in the order of their start. */
   readonly containers: readonly { readonly kind: ContainerKind; readonly requests?: Amounts }[];
-  /** The pod-level requests: they replace the sum, each resource by itself. */
+  /** The pod-level requests. They replace the sum, separately for each resource. */
   readonly level?: Amounts | undefined;
   readonly overhead?: PodState['overhead'] | undefined;
 }
@@ -61,8 +61,8 @@ export const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['o
 });
 
 /**
- * Returns what kubelet has admitted for a pod. Without the spec, the kinds of the containers are not known, and the
- * init containers that kubelet lists since 1.36 count as app containers.
+ * Returns the requests that kubelet has admitted for a pod. Without the spec, the kinds of the containers are unknown,
+ * and the init containers that kubelet lists since 1.36 count as app containers.
  */
 export function admittedRequests(
   { requests }: PodEntry,
@@ -92,14 +92,14 @@ export interface ContainerAmounts extends Pick<DeclaredContainer, 'name' | 'kind
   readonly limits: Amounts;
   /** The requests that are known. */
   readonly requests: Amounts;
-  /** Whether each request is known: one that is known and absent is not declared. */
+  /** Whether each request is known. A request that is known and absent is not declared. */
   readonly knows: { readonly memory: boolean; readonly milliCpu: boolean };
 }
 
 /**
- * Returns the limits and requests that a pod's declared containers have after a resize. Limits of running containers
- * are the kernel's. A CPU request is what the runtime has as shares; a memory request is what an earlier resize has
- * set, kubelet has admitted, or the spec says. Containers that have no part in the pod limit are left out.
+ * Returns the limits and requests of a pod's declared containers after a resize. The limits of running containers come
+ * from the kernel. A CPU request comes from the shares that the runtime stores; a memory request from an earlier
+ * resize, from kubelet's admission or from the spec. Omits containers that do not count in the pod limit.
  */
 export function amountsAfter({ declared, containers }: PodState, desired: DesiredPod): ContainerAmounts[] {
   const live = new Map(containers.map((container) => [container.id, container]));
@@ -110,11 +110,11 @@ export function amountsAfter({ declared, containers }: PodState, desired: Desire
     );
 }
 
-/** Returns the limits and requests that the containers have now. `desired` has the requests of earlier resizes. */
+/** Returns the present limits and requests of the containers. `desired` contains the requests of earlier resizes. */
 export const amountsNow = (state: PodState, desired: DesiredPod): ContainerAmounts[] =>
   amountsAfter(state, unchanged(desired));
 
-/** Returns a request without its changes. */
+/** Removes the changes from a resize request. */
 const unchanged = (desired: DesiredPod): DesiredPod => ({
   ...desired,
   pod: {},
@@ -123,7 +123,7 @@ const unchanged = (desired: DesiredPod): DesiredPod => ({
   memoryRequests: { containers: {} },
 });
 
-/** The largest request that leads to the minimum of shares. */
+/** The largest CPU request that results in the minimum shares. */
 const LEAST_REQUEST = sharesToMilliCpu(cpuShares(MIN_CPU_SHARES));
 
 function amountsOfOne(
@@ -155,9 +155,9 @@ function amountsOfOne(
 }
 
 /**
- * Returns the CPU request that shares stand for, of a container or a pod. The minimum stands for no request, as kubelet
- * writes it (MilliCPUToShares), and for one of up to two thousandths of a CPU: the request declared so far shows which.
- * Without shares (undefined or 0) the declared request counts.
+ * Returns the CPU request that corresponds to the shares of a container or a pod. The minimum shares mean no request
+ * (kubelet's MilliCPUToShares) or a request of up to two thousandths of a CPU: the declared request shows which.
+ * Without shares (undefined or 0), returns the declared request.
  */
 export function requestOfShares(
   shares: CpuShares | 0 | undefined = 0,
@@ -169,8 +169,8 @@ export function requestOfShares(
 }
 
 /**
- * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down
- * and a request is stored as asked.
+ * Returns an amount in a form that can be compared: memory in whole pages, because the kernel rounds a limit down,
+ * whereas a request is stored unrounded.
  */
 export const comparable = (resource: Resource, amount: number): number =>
   resource === 'memory' ? wholePages(amount, PAGE_SIZE) : amount;
@@ -187,7 +187,7 @@ export function requestsAfter(state: PodState, desired: DesiredPod): TotalReques
   return podRequests({ containers: amountsAfter(state, desired), level, overhead: state.overhead });
 }
 
-/** Returns the pod-level requests that resizes set, without the overhead that they hold, as the pod's cgroup does. */
+/** Returns the pod-level requests that resizes set, less the overhead: they include it, like the pod's cgroup. */
 function requestedLevel({ declared, overhead }: PodState, desired: DesiredPod): Amounts {
   const { pod, memoryRequests, earlierMemoryRequests } = desired;
   const memory = memoryRequests?.pod ?? earlierMemoryRequests?.pod;
@@ -199,7 +199,7 @@ function requestedLevel({ declared, overhead }: PodState, desired: DesiredPod): 
   };
 }
 
-/** Returns the present requests of a pod. `desired` has the requests of earlier resizes. */
+/** Returns the present requests of a pod. `desired` contains the requests of earlier resizes. */
 export const requestsNow = (state: PodState, desired: DesiredPod): TotalRequests =>
   requestsAfter(state, unchanged(desired));
 
@@ -210,7 +210,7 @@ export const areRequestsFreed = (before: Entries, after: Entries): boolean =>
   [...before].some(([uid, entry]) => {
     const now = after.get(uid);
     if (now === undefined) return true;
-    // An equal entry stays the same object, and kubelet changes a few at a time.
+    // An unchanged entry stays the same object, and kubelet changes only a few at a time.
     if (now === entry) return false;
     const [then, left] = [requested(entry), requested(now)];
     return RESOURCES.some((resource) => left[resource] < then[resource]);

@@ -18,9 +18,9 @@ import {
 } from './pod-requests.ts';
 
 /**
- * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's
- * status or of its cgroup. It is not compared where the present values do not have that class, because then they are
- * not completely known. A container of unknown values may be what keeps a pod Burstable.
+ * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class comes from the pod's
+ * status or its cgroup. Skips the check if the present values do not result in that class, because they are not
+ * completely known then. A pod may be Burstable because of a container with unknown values.
  */
 export function assertQosClassStays(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const qosClass = state.declared?.qosClass;
@@ -32,7 +32,7 @@ export function assertQosClassStays(pod: PodDescription, state: PodState, desire
   throw new ShimError(Code.FAILED_PRECONDITION, Reason.QOS_CLASS_CHANGES, message, context);
 }
 
-/** An ended container may be an init container, whose values count for the class and not for the pod limit. */
+/** Whether a container has ended that may be an init container: these count for the class, not for the pod limit. */
 const hasUncounted = ({ declared }: PodState): boolean =>
   declared?.containers.some(({ isUncounted }) => isUncounted === true) ?? false;
 
@@ -54,7 +54,7 @@ function classOf(
   return computeQosClass(counted.map((container) => withAssumedRequests(container, assumed)));
 }
 
-/** A request that is unknown is equal to the limit in a Guaranteed pod, and taken as absent in any other. */
+/** Fills in unknown requests: equal to the limit in a Guaranteed pod, absent in any other pod. */
 function withAssumedRequests({ limits, requests, knows }: ContainerAmounts, assumed: QosClass): QosAmounts {
   if (assumed !== 'Guaranteed') return { limits, requests };
   const { memory = knows.memory ? undefined : limits.memory, milliCpu = knows.milliCpu ? undefined : limits.milliCpu } =
@@ -62,7 +62,7 @@ function withAssumedRequests({ limits, requests, knows }: ContainerAmounts, assu
   return { limits, requests: pick(memory, milliCpu) };
 }
 
-/** Returns the pod-level limits and requests after a resize. Undefined when the pod declares none. */
+/** Returns the pod-level limits and requests after a resize. Undefined if the pod declares none. */
 function levelOf(declared: PodState['declared'], desired?: DesiredPod): QosAmounts | undefined {
   const { limits = {}, requests = {} } = declared ?? {};
   if (RESOURCES.every((resource) => limits[resource] === undefined && requests[resource] === undefined))
@@ -85,9 +85,8 @@ export interface QosAmounts {
 }
 
 /**
- * Returns the QoS class (kubelet pkg/apis/core/v1/helper/qos, ComputePodQOS): BestEffort without any limit and request,
- * Guaranteed if all have limits of CPU and memory and the sums of the requests are those of the limits, otherwise
- * Burstable.
+ * Returns the QoS class (kubelet pkg/apis/core/v1/helper/qos, ComputePodQOS): BestEffort without any limit or request,
+ * Guaranteed if all have CPU and memory limits and the sums of requests and limits are equal, otherwise Burstable.
  */
 export function computeQosClass(all: readonly QosAmounts[]): QosClass {
   const sum = (field: keyof QosAmounts, resource: Resource): number =>

@@ -19,7 +19,7 @@ import { amountsNow, overheadRequests, pick, requestOfShares } from './pod-reque
 
 /**
  * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a request above
- * a limit that the resize does not set. Where the resize sets both, readRequested has compared them already.
+ * a limit that the resize does not set. If the resize sets both, readRequested has already compared them.
  *
  * @param after the pod after the resize: its own limit may be derived from its containers' limits
  */
@@ -54,11 +54,11 @@ function assertFits(
 }
 
 /**
- * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a lower limit
- * that is below the present request: the one of an earlier resize, of kubelet's state, of the spec, or of the shares
- * that the runtime stores. Shares that {@link hasSharesOfPod kubelet has derived from the pod's limit} are no request.
- * A limit that is not lowered is not compared: another program may have set both. Where the resize sets both,
- * readRequested has compared them.
+ * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, if a limit is
+ * lowered below the present request. The request comes from an earlier resize, kubelet's state, the spec, or the shares
+ * that the runtime stores. Shares that {@link hasSharesOfPod kubelet has derived from the pod's limit} are not a
+ * request. A limit that is not lowered is not compared, because another program may have set both. If the resize sets
+ * both, readRequested has already compared them.
  *
  * @param state the pod before the resize
  */
@@ -88,9 +88,9 @@ export function assertLimitsFit(
 }
 
 /**
- * Whether a container has the shares of the pod-level CPU limit: kubelet sets that limit, and the shares for it, for a
- * container without CPU resources (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
- * generateLinuxContainerResources). They stay when the limit changes.
+ * Whether a container has the shares of the pod-level CPU limit: kubelet sets that limit and its shares for a container
+ * without CPU resources (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
+ * generateLinuxContainerResources). The shares stay when the limit changes.
  */
 function hasSharesOfPod(declared: PodState['declared'], name: string): boolean {
   const { limits, requests } = declared?.containers.find((one) => one.name === name) ?? {};
@@ -99,8 +99,8 @@ function hasSharesOfPod(declared: PodState['declared'], name: string): boolean {
 }
 
 /**
- * Returns the present requests of a pod that declares its own, in terms of its cgroup, which holds the overhead too.
- * Memory: what an earlier resize has set counts before the declared one.
+ * Returns the present requests of a pod with pod-level requests. Includes the overhead, like the pod's cgroup. A memory
+ * request of an earlier resize takes precedence over the declared one.
  */
 function requestsOfPod(
   pod: Pick<PodDescription, 'cpuShares'>,
@@ -117,9 +117,9 @@ function requestsOfPod(
 }
 
 /**
- * Returns which of the requests that are known has led to the pod's weight: the one of its shares, as its creation or
- * the last resize has set them, or the declared one. The lower one if both may have. Undefined if neither has: the
- * request is not known.
+ * Returns the known CPU request that matches the pod's weight: the request from its shares, as set at its creation or
+ * by the last resize, or the declared request. Returns the lower one if both match, and undefined if neither matches:
+ * the request is unknown then.
  */
 function cpuRequestOfPod(
   { cpuShares: stored }: Pick<PodDescription, 'cpuShares'>,

@@ -17,10 +17,10 @@ import {
 } from './pod-requests.ts';
 
 /**
- * KEP-1287, static CPU and memory policy: throws EXCLUSIVE_CPUS for a container whose CPU changes and that has CPUs of
- * its own from kubelet's static CPU manager, and PINNED_MEMORY for one whose memory changes and is assigned by the
- * static memory manager. kubelet assigned them for the old values, and does not resize such containers (kubelet
- * pkg/kubelet/allocation/handlers.go).
+ * KEP-1287, static CPU and memory policy: throws EXCLUSIVE_CPUS if the CPU changes of a container with exclusive CPUs
+ * from kubelet's static CPU manager, and PINNED_MEMORY if the memory changes of a container whose memory the static
+ * memory manager assigned. kubelet made these assignments for the old values and does not resize such containers
+ * (kubelet pkg/kubelet/allocation/handlers.go).
  */
 export function assertNotAssigned(
   managers: ResourceManagers,
@@ -44,10 +44,10 @@ export function assertNotAssigned(
 }
 
 /**
- * KEP-1287, resizePolicy; KEP-6030: none for volumes. Throws RESTART_REQUIRED for a container whose resizePolicy says
- * RestartContainer for a resource that changes. kubelet owns the container: it would see a restart by the shim as a
- * crash, and start the container with its own values. Only a pod's spec has the policy, so a pod that kubelet does not
- * run has none.
+ * KEP-1287, resizePolicy; KEP-6030: none for volumes. Throws RESTART_REQUIRED if a container's resizePolicy is
+ * RestartContainer for a resource that changes. kubelet owns the container: it would treat a restart by the shim as a
+ * crash, and start the container with its own values. Only the pod's spec contains the policy, so a pod that kubelet
+ * does not run has none.
  */
 export function assertNoRestart(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const policies = new Map(state.declared?.containers.map(({ name, resizePolicy }) => [name, resizePolicy]));
@@ -62,12 +62,12 @@ export function assertNoRestart(pod: PodDescription, state: PodState, desired: D
 }
 
 /**
- * Throws SWAP_NOT_RESIZABLE for a container that may swap and whose memory request changes: with LimitedSwap kubelet
+ * Throws SWAP_NOT_RESIZABLE if the memory request changes of a container that may swap: with LimitedSwap kubelet
  * derives the limit on swap from the request, and does not resize such a container in place (kubelet
  * pkg/kubelet/allocation/handlers.go, disallowResizeForSwappableContainers). kubelet sets the limit as a key of
  * `unified`, which the runtime stores. A request that neither kubelet nor the spec reports is not kubelet's.
  *
- * @param containers what the runtime stores, by name
+ * @param containers the containers by name, with the resources that the runtime stores
  */
 export function assertSwapStays(
   pod: PodDescription,
@@ -120,7 +120,7 @@ function rejected(reason: Reason, pod: PodDescription, name: string, why: string
 
 /**
  * Throws INIT_CONTAINER_ENDED, INIT_CONTAINER_NOT_RESIZABLE or EPHEMERAL_CONTAINER_NOT_RESIZABLE for a container that
- * cannot be resized as far as a source reports its kind. Nothing is inferred: a container of unknown kind is resized.
+ * cannot be resized because of its kind. Kinds are not inferred: a container of unknown kind is resized.
  *
  * App containers and sidecars are resized. KEP-1287 excludes ordinary init containers. Kubernetes 1.36 resizes them
  * (feature gate InPlacePodVerticalScalingInitContainers, on by default): the API server unless their resizePolicy has

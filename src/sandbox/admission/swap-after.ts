@@ -6,8 +6,8 @@ import type { Change } from '../plan/step.ts';
 import { SWAP_MAX } from '../pods/stored-limits.ts';
 
 /**
- * Returns the limit on swap that a change of memory.swap.max lowers, by cgroup; undefined if the cgroup keeps the swap
- * that it has. A size with a suffix, which neither the kernel prints nor kubelet writes, counts as none.
+ * Returns the lower swap limit of a change of memory.swap.max, by cgroup. Undefined if the change does not lower it.
+ * Ignores a size with a suffix: neither the kernel nor kubelet writes one.
  */
 export function swapAfter(cgroup: CgroupPath, change: Change<string> | undefined): SwapLimits | undefined {
   if (change === undefined || change.from === change.to) return undefined;

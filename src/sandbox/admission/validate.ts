@@ -21,15 +21,15 @@ import { parseLimits } from './parse-limits.ts';
 /** Runtimes compute a weight from shares with a 64-bit multiplication by 9999. An overflow makes it arbitrary. */
 const MOST_SHARES = 2n ** 64n / 9999n;
 const NO_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
-/** proc(5), oom_score_adj. */
+/** Bounds of oom_score_adj (proc(5)). */
 const OOM_SCORES = { least: -1000n, most: 1000n };
-/** The kernel accepts at most a page in one write. */
+/** Maximum length of a CPU or memory node list: the kernel accepts at most a page in one write. */
 const LONGEST_LIST = 4096;
 /** CPUs or memory nodes as the kernel reads them (bitmap_parselist): `0-3,8`, `0-15:2/4`, `all`, `N` (last). */
 const LIST =
   /^(?:all|(?:N|\d{1,6})(?:-(?:N|\d{1,6})(?::\d{1,6}\/\d{1,6})?)?)(?:,(?:N|\d{1,6})(?:-(?:N|\d{1,6})(?::\d{1,6}\/\d{1,6})?)?)*$/;
 
-/** containerd's ids have at most 76 characters. */
+/** Maximum length of an id. containerd's ids have at most 76 characters. */
 const LONGEST_ID = 253;
 
 /**
@@ -44,7 +44,7 @@ export function assertId(field: string, id: string): void {
 export function validateResources(resources: LinuxContainerResources): void {
   const { memory } = parseLimits(resources, NO_LIMIT);
   const { unified, hugepage_limits, memory_swap_limit_in_bytes: swap } = resources;
-  // Without a memory limit in the request, the runtime counts swap from the limit that is set.
+  // Without a memory limit in the request, the runtime uses the present limit to compute swap.
   swapMaxOfCri(swap, memory === undefined || memory === 'max' ? bytes(0) : memory);
   validateOtherFields(resources);
   for (const { page_size: size } of hugepage_limits) {
@@ -105,9 +105,9 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
 /**
  * Adds the limits of a pod's overhead to those of its resources, so that only the sum has to be a limit that the kernel
  * accepts. kubelet subtracts the overhead from the pod's limits (kubelet pkg/kubelet/kuberuntime/helpers_linux.go,
- * subtractOverheadFromResourceConfig), and reads a missing limit as -1: any negative limit of a resource with an
- * overhead is no limit. Likewise, the difference may be below the minimum of the kernel. A value that `resources` does
- * not set stays unset. Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
+ * subtractOverheadFromResourceConfig), and reads a missing limit as -1: a negative limit of a resource with an overhead
+ * means no limit. Likewise, the difference may be below the minimum of the kernel. A value that `resources` does not
+ * set stays unset. Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
  *
  * @param current the pod's cpu.max, whose period counts where the request has none
  */
@@ -133,14 +133,14 @@ export function addOverhead(request: Request, current: CpuMax): Request {
   };
 }
 
-/** Undefined when one of the two is not set. */
+/** Returns the sum of the memory limits. Undefined if one of the two is not set. */
 function memorySum(resources: LinuxContainerResources, overhead: LinuxContainerResources): bigint | undefined {
   const { memory_limit_in_bytes: limit } = resources;
   const { memory_limit_in_bytes: extra } = overhead;
   if (limit === 0n || extra <= 0n) return undefined;
   if (limit < 0n) return -1n;
   const sum = limit + extra;
-  // From 2^63 on the field has overflowed or means no limit: the parser of the field decides.
+  // From 2^63 on, the field has overflowed or means no limit: the parser of the field handles it.
   if (sum <= BigInt(Number.MAX_SAFE_INTEGER) || limit > BigInt(Number.MAX_SAFE_INTEGER)) return sum;
   throw invalidValue(
     'memory_limit_in_bytes',
@@ -150,8 +150,8 @@ function memorySum(resources: LinuxContainerResources, overhead: LinuxContainerR
 }
 
 /**
- * CRI has the sum of memory and swap, and the memory limit of the pod's cgroup contains the overhead. A field that is
- * not set, or that removes the limit, stays.
+ * Returns the sum of the swap fields. In CRI, they contain memory plus swap, and the memory limit of the pod's cgroup
+ * contains the overhead. An unset field, or one that removes the limit, is returned unchanged.
  */
 function swapSum(
   { memory_swap_limit_in_bytes: both, unified }: LinuxContainerResources,
@@ -165,7 +165,7 @@ function swapSum(
   throw invalidValue('memory_swap_limit_in_bytes', `${both} + ${sum - both}`, 'the sum with the overhead is too large');
 }
 
-/** A limit of the overhead counts where `resources` has a limit on pages of that size. */
+/** Adds the overhead's hugepage limits, if `resources` has a limit for the same page size. */
 function hugePageSums(
   resources: LinuxContainerResources,
   overhead: LinuxContainerResources,
@@ -177,7 +177,7 @@ function hugePageSums(
   });
 }
 
-/** Undefined when one of the two is not set. */
+/** Returns the sum of the quotas. Undefined if one of the two is not set. */
 function quotaSum(
   resources: LinuxContainerResources,
   overhead: LinuxContainerResources,
@@ -186,7 +186,7 @@ function quotaSum(
   const { cpu_quota: quota, cpu_period: period } = resources;
   if (quota === 0n || overhead.cpu_quota <= 0n) return undefined;
   if (quota < 0n) return -1n;
-  // The parser of the field rejects such a period.
+  // The parser of the field rejects an invalid period.
   if (period > BigInt(MAX_CPU_PERIOD)) return undefined;
   const rate = {
     quota: microseconds(Number(overhead.cpu_quota)),

@@ -3,19 +3,19 @@ import { messageOf } from '../../core/index.ts';
 import type { DecreaseReclaimerOptions } from './decrease.ts';
 import { HOLD_MS } from './decrease-policy.ts';
 
-/** Where kubelet has a figure of memory usage from: the runtime measures at each call, cAdvisor every 10 to 30 s. */
+/** Where kubelet gets a memory usage from: the runtime measures at each call, cAdvisor every 10 to 30 s. */
 export type UsageSource = 'runtime' | 'cadvisor';
 
-/** cAdvisor stores its figures after it has read all files of a cgroup and of its processes. */
+/** Time that cAdvisor needs to store its figures after it has read all files of a cgroup, in milliseconds. */
 const STORED_MS = 250;
 
-/** cAdvisor measures an idle cgroup at least this often. The shim waits that long where it cannot watch for it. */
+/** Maximum time between two cAdvisor measurements of an idle cgroup, in milliseconds. Used if no watch is possible. */
 const UNWATCHED_MS = 30_000;
 
-/** How many calls for one pod wait at a time. kubelet's worker of the pod makes one; further ones are not delayed. */
+/** Maximum number of waiting calls per pod. kubelet's worker of the pod makes one; further calls are not delayed. */
 export const MAX_CALLS = 16;
 
-/** A call that waits. */
+/** A waiting call. */
 interface WaitingCall {
   isOver: boolean;
   readonly end: () => void;
@@ -26,8 +26,8 @@ interface ComparisonOptions extends Pick<DecreaseReclaimerOptions, 'clock' | 'lo
 }
 
 /**
- * KEP-1287, lowering memory: says when kubelet may compare a pod's usage with its pending limits: once usage is held
- * below them and kubelet's figures show it, or when the shim cannot help. kubelet 1.34 and later take the usage of
+ * KEP-1287, lowering memory: determines when kubelet may compare a pod's usage with its pending limits: once usage is
+ * held below them and kubelet's figures show it, or when the shim cannot help. kubelet 1.34 and later take the usage of
  * containers from the runtime (ListContainerStats) and the pod's from cAdvisor, unless its feature gate
  * PodAndContainerStatsFromCRI is on (pkg/kubelet/stats, cri_stats_provider.go, PodCPUAndMemoryStats).
  */
@@ -36,11 +36,11 @@ export class Comparison {
   readonly #waiting = new Set<() => void>();
   /** All calls that wait, also those for a check. */
   readonly #calls = new Set<WaitingCall>();
-  /** Includes calls that are over, while the check for which they have waited goes on. */
+  /** Number of calls. Includes calls that have ended while the check for which they waited still runs. */
   #count = 0;
-  /** `held`: usage is below all limits, and cAdvisor has not measured the pod since. */
+  /** `held`: usage is below all limits, but cAdvisor has not measured the pod yet. */
   #state: 'blocked' | 'held' | 'open' = 'blocked';
-  /** Who waits for the present check to decide, and for the next one. */
+  /** Callers that wait for the result of the present check, and of the next one. */
   readonly #deciding: ((isDecided: boolean) => void)[] = [];
   readonly #asked: ((isDecided: boolean) => void)[] = [];
   #isOpenForGood = false;
@@ -50,51 +50,51 @@ export class Comparison {
 
   constructor(private readonly options: ComparisonOptions) {}
 
-  /** Whether a call waits: kubelet is about to compare. */
+  /** Whether a call waits, so that kubelet is about to compare. */
   get isAsked(): boolean {
     return this.#calls.size > 0;
   }
 
-  /** A check begins, of kubelet's admissions until now. {@link open} or {@link holdBegins} has its result. */
+  /** Called when a check begins. Its result is reported by {@link open} or {@link holdBegins}. */
   checkBegins(): void {
     this.#deciding.push(...this.#asked.splice(0));
   }
 
-  /** A hold begins: usage is not below the limits. */
+  /** Called when a hold begins: usage is not below the limits. */
   holdBegins(): void {
-    // kubelet has compared with the figure of an earlier hold, if at all.
+    // If kubelet has compared usage, it used the figure of an earlier hold.
     this.#isFromRuntime = false;
     this.#decide();
     this.block();
-    // These came after the check had begun: the hold has to look at what kubelet has admitted since.
+    // These calls came after the check had begun: the hold has to check what kubelet has admitted since.
     for (const answer of this.#asked.splice(0)) answer(false);
   }
 
-  /** Usage is not below the limits yet. */
+  /** Blocks comparisons: usage is not below the limits yet. */
   block(): void {
     this.#set('blocked');
   }
 
-  /** A comparison succeeds, or waiting does not help. */
+  /** Allows comparisons: they succeed, or waiting does not help. */
   open(): void {
     this.#set('open');
     this.#decide();
   }
 
-  /** kubelet may compare from now on, even if usage is above the limits. */
+  /** Allows comparisons permanently, even if usage is above the limits. */
   openForGood(): void {
     this.#isOpenForGood = true;
     for (const call of this.#calls) call.end();
   }
 
-  /** The runtime has reported the pod's usage to kubelet. */
+  /** Records that the runtime has reported the pod's usage to kubelet. */
   measuredByRuntime(): void {
     this.#isFromRuntime = true;
     this.#wake();
   }
 
   /**
-   * Usage is held below all limits.
+   * Records that usage is held below all limits.
    * @param pod the pod's cgroup if its limit is one of them
    */
   held(pod: CgroupPath | undefined): void {
@@ -110,7 +110,7 @@ export class Comparison {
 
   /**
    * Resolves when kubelet may compare, and after the time of the longest hold at the latest. Never rejects.
-   * @param recheck looks at what kubelet has admitted until now; resolves with false if it has to be called again
+   * @param recheck checks what kubelet has admitted until now; resolves with false if it has to be called again
    */
   ready(source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
     // kubelet's attempt begins with this call. If it fails, kubelet takes cAdvisor's figure.
@@ -142,7 +142,7 @@ export class Comparison {
     if (!call.isOver) call.end();
   }
 
-  /** Resolves: true once a check that begins from now on has its result, false if {@link ready} must recheck. */
+  /** Resolves with true once a check that begins from now on has ended, with false if {@link ready} must recheck. */
   nextCheck(): Promise<boolean> {
     return new Promise((resolve) => this.#asked.push(resolve));
   }
@@ -168,7 +168,7 @@ export class Comparison {
     this.#waiting.clear();
   }
 
-  /** Opens once cAdvisor has measured the pod. Without a watch, once it must have. */
+  /** Allows comparisons once cAdvisor has measured the pod. Without a watch, waits {@link UNWATCHED_MS}. */
   async #measured(pod: CgroupPath, isOver: () => boolean): Promise<void> {
     const { tree, clock, log } = this.options;
     try {

@@ -101,12 +101,12 @@ function podsWithPendingMemory(
 
 function isMemoryPending(kubelet: KubeletState, declarations: KnownDeclarations, uid: string): boolean {
   const [allocated, actuated] = [kubelet.allocated(uid), kubelet.actuated(uid)];
-  // Once kubelet has applied what it has admitted, both are usually the same object.
+  // Once kubelet has applied what it admitted, both entries are usually the same object.
   if (allocated === undefined || allocated === actuated) return false;
   return hasPendingMemory(allocated, actuated, declarations.of(allocated));
 }
 
-/** Rejects with CGROUP_UNAVAILABLE; with CgroupVanished when the pod has ended. */
+/** Returns a pod's pending decreases. Rejects with CGROUP_UNAVAILABLE; with CgroupVanished if the pod has ended. */
 async function decreasesOf(
   node: Node,
   pod: PodDescription,
@@ -143,7 +143,7 @@ async function decreasesOf(
   return { admitted, list, limits, swapAfter: pendingSwapOf(node.tree, named, { allocated, actuated }), isPodLevel };
 }
 
-/** Identifies limits and requests of memory. The limits on swap are derived from both. */
+/** Identifies the admitted limits and requests of memory. The swap limits are derived from both. */
 function admittedBy({ containers, pod, requests }: PodEntry): string {
   const memoryOf = (amounts: PodEntry['containers'] = new Map()): unknown =>
     [...amounts].map(([name, { memory }]) => [name, memory]);
@@ -153,7 +153,7 @@ function admittedBy({ containers, pod, requests }: PodEntry): string {
 const isLower = (to: Limit<Bytes> | undefined, from: Limit<Bytes>): to is Bytes =>
   to !== undefined && to !== 'max' && compareLimits(to, from) < 0 && !sameMemory(from, to);
 
-/** Looks up containers created while the shim was away: kubelet's checkpoints have names, cgroups have ids. */
+/** Looks up containers created while the shim was not running: kubelet's checkpoints use names, cgroups use ids. */
 async function learnNames(registry: Registry, state: PodState): Promise<void> {
   for (const { id } of state.containers) if (!registry.knows(id)) await registry.describeContainer(id);
 }
@@ -182,15 +182,15 @@ interface KnownDeclaration {
 }
 
 /**
- * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only
- * if the pod's entry in kubelet's checkpoint has changed, or other containers have cgroups.
+ * The declarations of pods with a pending resize. A hold checks its pod every second, so the backend is asked again
+ * only if the pod's entry in kubelet's checkpoint has changed, or if other containers have cgroups.
  */
 export class KnownDeclarations {
   readonly #known = new WeakMap<PodEntry, KnownDeclaration>();
 
   /**
    * Reads the live values of a pod with its declaration, without the cgroups that ended containers have left. While the
-   * backend cannot be asked, with the last known declaration, or without one. Throws as {@link readPod}.
+   * backend cannot be asked, uses the last known declaration, or none. Throws as {@link readPod}.
    */
   async readPod(node: Node, pod: PodDescription, allocated: PodEntry): Promise<PodState> {
     const present = node.tree.children(podCgroup(pod)).flatMap((name) => containerIdOf(name) ?? []);

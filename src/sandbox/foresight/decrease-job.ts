@@ -27,7 +27,7 @@ import {
 } from './decrease-policy.ts';
 import { type HoldEnd, hasVanished, Sleep, UsageHold } from './usage-hold.ts';
 
-/** Whether a hold is due though usage is below the limits: kubelet's next figure may be from before. */
+/** Whether to hold although usage is below the limits: kubelet's next figure may have been measured earlier. */
 const isExpected = (progress: DecreaseProgress): boolean =>
   progress.wasBlocked || (progress.isInterrupted && refusalOf(progress) === undefined);
 
@@ -37,7 +37,7 @@ type Assessed = Blocked & { readonly assessment: Assessment };
 const firstBlocked = (assessed: readonly Assessed[]): Assessed | undefined =>
   assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
 
-/** KEP-1287, lowering memory: helps with a pod's decreases from kubelet's admission until kubelet applies them. */
+/** KEP-1287, lowering memory: handles a pod's decreases from kubelet's admission until kubelet applies them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
   #progress: DecreaseProgress | undefined;
@@ -63,7 +63,7 @@ export class DecreaseJob {
 
   /**
    * Ends the present hold: a request for the pod begins. Resolves once memory.high is restored; undefined when there is
-   * no hold. The next check follows the request, which may apply what is pending.
+   * no hold. The next check runs after the request, which may apply the pending decrease.
    */
   release(): Promise<void> | undefined {
     this.#sleep.wake();
@@ -75,12 +75,12 @@ export class DecreaseJob {
     return this.#comparison.ready(source, () => this.#recheck());
   }
 
-  /** The runtime has reported the pod's usage to kubelet. */
+  /** Records that the runtime has reported the pod's usage to kubelet. */
   measuredByRuntime(): void {
     this.#comparison.measuredByRuntime();
   }
 
-  /** Lets kubelet compare from now on. */
+  /** Allows kubelet to compare from now on. */
   openComparison(): void {
     this.#comparison.openForGood();
   }
@@ -97,14 +97,14 @@ export class DecreaseJob {
     try {
       while (!this.#isOver()) {
         const waitMs = await this.#check();
-        // Further changes wait for the next check: they come all the time.
+        // Further changes do not delay kubelet: they occur all the time, and the next check handles them.
         if (waitMs !== 0) this.#comparison.open();
         // A wake-up during the check requires another one.
         if (waitMs === undefined && !this.#sleep.isAwake) return;
         await this.#sleep.for(waitMs ?? 0);
       }
     } catch (error) {
-      // A pod that has ended needs no help. After any other error kubelet's next write starts a new job.
+      // A pod that has ended needs no job. After any other error, kubelet's next write starts a new job.
       if (!isCgroupVanished(error) && !this.#isOver())
         log.warn({ uid: this.uid, error: messageOf(error) }, 'reclaim for a pending kubelet memory decrease failed');
     } finally {
@@ -112,7 +112,7 @@ export class DecreaseJob {
     }
   }
 
-  /** Checks what kubelet has admitted until now. Resolves with false if it has to be called again. Never rejects. */
+  /** Checks what kubelet has admitted until now. Resolves with false if it must be called again. Never rejects. */
   async #recheck(): Promise<boolean> {
     const hold = this.#hold;
     if (hold !== undefined && (await hold.isCurrent())) return true;
@@ -135,7 +135,7 @@ export class DecreaseJob {
     const { clock, counters } = this.options;
     const decreases = await this.options.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
-      // A container that kubelet has restarted instead has needed no reclaim.
+      // If kubelet has restarted the container instead, no reclaim was needed.
       const last = this.#progress?.admitted === decreases?.admitted ? this.#progress : undefined;
       if (decreases !== undefined && last?.isStuck === true && last.wasHeld && isApplied(last, decreases.limits))
         this.#unstuck(last);
@@ -146,9 +146,9 @@ export class DecreaseJob {
     if (progress.isOver) return Infinity;
     const assessed = await this.#assess(decreases);
     if (!this.#isAsked(progress, decreases)) {
-      // kubelet has the usage of containers from the runtime, which measures at each call.
+      // kubelet gets the usage of containers from the runtime, which measures at each call.
       progress.wasBlocked ||= assessed.some(({ isPod, assessment }) => isPod === true && assessment !== 'fits');
-      // kubelet's question or its next write triggers a check.
+      // A call of kubelet or its next write triggers a check.
       return Infinity;
     }
     this.#lookForRefusal(progress, decreases);
@@ -161,9 +161,9 @@ export class DecreaseJob {
   }
 
   /**
-   * Whether kubelet compares usage with the limits. It does so in its first try. Before, it may restart a container to
-   * apply its limit (resizePolicy), and it leaves a container that does not run: then these limits are not applied, or
-   * other ones.
+   * Whether kubelet compares usage with the limits, as it does in its first attempt. Before that, it may restart a
+   * container to apply the limit (resizePolicy), and it skips a container that does not run: these limits are not
+   * applied then, or others are.
    */
   #isAsked(progress: DecreaseProgress, { isPodLevel }: PendingDecreases): boolean {
     if (!progress.isAsked && (isPodLevel || this.#comparison.isAsked)) {
@@ -173,7 +173,7 @@ export class DecreaseJob {
     return progress.isAsked;
   }
 
-  /** Checks how the request that ended the last hold ended and, after failed kubelet updates, the last one. */
+  /** Records how the request that ended the last hold has ended and, after failed kubelet updates, the last request. */
   #lookForRefusal(progress: DecreaseProgress, { list }: PendingDecreases): void {
     const { releasedSince: since, refusal: last } = progress;
     if (since === undefined && refusalOf(progress) === undefined) return;
@@ -197,7 +197,7 @@ export class DecreaseJob {
     );
   }
 
-  /** Holds or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
+  /** Holds or reports, depending on the assessments. Returns the time until the next check, in milliseconds. */
   async #act(progress: DecreaseProgress, decreases: PendingDecreases, assessed: readonly Assessed[]): Promise<number> {
     const wait = progress.notBefore - this.options.clock.now();
     const stuck = assessed.find(({ assessment }) => assessment === 'stuck');
@@ -213,7 +213,7 @@ export class DecreaseJob {
       return CHECK_INTERVAL_MS;
     }
     if (wait > 0) return wait;
-    // From here to the creation of the hold nothing is awaited: no section under the lock can begin.
+    // No await from here until the hold is created, so that no section under the lock can begin.
     if (this.#isOver() || this.options.isBusy(this.uid)) return 0;
     // A deferred decrease stays so until usage is held.
     if (this.report?.state !== 'Deferred')
@@ -242,14 +242,14 @@ export class DecreaseJob {
         this.#inProgress(progress, 'memory usage is held below the new limit: waiting for kubelet to apply it');
       },
       onStalled: (blocked) => {
-        // kubelet's worker of the pod waits: it does nothing else for the pod meanwhile.
+        // kubelet's worker for the pod is blocked until comparisons are open.
         this.#comparison.open();
         this.#defer(progress, Reason.RECLAIM_TIMEOUT, stalledMessage(blocked));
       },
     });
     this.#hold = hold;
     this.#comparison.holdBegins();
-    // kubelet's worker of the pod does nothing else while its call waits, and its update fails for another reason.
+    // kubelet's worker for the pod is blocked while its call waits, and its update fails for another reason.
     if (isRefused) this.#comparison.open();
     return hold;
   }
@@ -265,7 +265,7 @@ export class DecreaseJob {
     return end;
   }
 
-  /** @param hold has ended; its `blocked` is what for, with the usage at that time */
+  /** @param hold the ended hold; its `blocked` is the decrease it ended for, with the usage at that time */
   async #afterHold(progress: DecreaseProgress, end: HoldEnd, hold: UsageHold): Promise<number> {
     const found = hold.blocked;
     if (hasVanished(end)) throw (end as { readonly error: unknown }).error;
@@ -274,12 +274,12 @@ export class DecreaseJob {
     if (end === 'changed' || end === 'released') return 0;
     if (end === 'unfinished') return CHECK_INTERVAL_MS;
     if (end === 'stuck') {
-      // At once, with the figures from then: usage that comes and goes would never be found stuck by the next check.
+      // Reports immediately, with the figures of the hold: the next check might not find fluctuating usage stuck.
       if (found !== undefined) this.#defer(progress, Reason.MEMORY_NOT_RECLAIMABLE, stuckMessage(found));
       this.#tryAgain(progress);
       return 0;
     }
-    // Not its fault: nothing is reported.
+    // The pod is not the cause, so nothing is reported.
     if (end === 'starved') return this.#tryAgain(progress);
     if (end === 'climbed') {
       if (found !== undefined) this.#defer(progress, Reason.RECLAIM_TIMEOUT, climbedMessage(found));
@@ -287,7 +287,7 @@ export class DecreaseJob {
     return this.#tryAgain(progress);
   }
 
-  /** Defers the decreases with the hold's figures. A hold that lowered nothing has none: uses present figures. */
+  /** Defers the decreases with the hold's figures. Uses present figures if the hold lowered nothing. */
   async #deferAfter(
     progress: DecreaseProgress,
     end: 'lost' | 'expired' | { readonly error: unknown },
@@ -295,7 +295,7 @@ export class DecreaseJob {
   ): Promise<void> {
     const decreases = await this.options.decreases(this.uid);
     if (decreases === undefined || decreases.admitted !== progress.admitted) return;
-    // kubelet has tried, before or meanwhile.
+    // kubelet has tried before or during the hold.
     if (end === 'expired' && progress.refusal !== undefined) {
       this.#defer(progress, progress.refusal.reason, progress.refusal.message);
       return;
@@ -325,7 +325,7 @@ export class DecreaseJob {
   }
 
   #inProgress(progress: DecreaseProgress, message: string): void {
-    // Usage never blocked this decrease, so there is nothing to report. Or it is not what blocks it.
+    // Usage never blocked this decrease, or something other than usage blocks it: there is nothing to report.
     if (!progress.isStuck || refusalOf(progress) !== undefined) return;
     this.#setReport(progress, 'InProgress', undefined, message);
   }

@@ -16,16 +16,16 @@ export type Assessment =
 
 /**
  * Returns the unreclaimable memory, in bytes, from which on usage cannot be held below a limit: the limit less the
- * larger of 1/64 of it and 2 MiB. With less space the processes could hardly run, and kubelet would see usage above the
- * limit now and then.
+ * larger of 1/64 of the limit and 2 MiB. With a smaller margin, the processes could hardly run, and kubelet would
+ * sometimes measure usage above the limit.
  */
 export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math.max(Math.ceil(limit / 64), 2 * MiB)));
 
 /**
  * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory
  * limit (...) below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go,
- * validateMemoryResizeAction). kubelet does not look at swap: where the decrease takes it, kubelet tries, and the shim
- * rejects the update by the same rule as here.
+ * validateMemoryResizeAction). kubelet ignores swap: if the decrease also removes swap, kubelet tries, and the shim
+ * rejects the update by the same rule.
  */
 export function assessDecrease(
   limit: Bytes,
@@ -39,7 +39,7 @@ export function assessDecrease(
 /** How long the shim helps with one admitted decrease, in milliseconds. */
 export const RECLAIM_PERIOD_MS = 10 * MINUTE;
 
-/** Interval to report the same reason again, with new figures, in milliseconds: the first ones become stale. */
+/** Interval to repeat a report with new figures, in milliseconds, because figures become stale. */
 export const REPORT_AGAIN_MS = 5 * MINUTE;
 
 /** Maximum time to bring usage below the limits, in milliseconds: dirty pages have to be written to a disk first. */
@@ -58,9 +58,9 @@ export const HOLD_MS = MINUTE;
 export const CHECK_INTERVAL_MS = 1000;
 
 /**
- * How long all checks find usage at or above a limit, although memory.high is below it, before a hold is given up, in
- * milliseconds: the third check at the usual interval. In time, not in checks: kubelet's writes trigger checks too,
- * many a second with many pods.
+ * Ends a hold if all checks find usage at or above a limit for this long although memory.high is below it, in
+ * milliseconds: the third check at the usual interval. A time and not a number of checks, because kubelet's writes also
+ * trigger checks, many per second on a node with many pods.
  */
 export const CLIMB_MS = 2.5 * CHECK_INTERVAL_MS;
 
@@ -70,12 +70,12 @@ export const STALL_MS = 2.5 * CHECK_INTERVAL_MS;
 /** Failed kubelet updates in a row before they are reported and kubelet no longer waits. One may be coincidence. */
 export const MAX_REFUSALS = 2;
 
-/** Holds in a row during which another program has raised memory.high, before that is reported. */
+/** Number of holds in a row that another program ended by raising memory.high, before that is reported. */
 export const MAX_LOSSES = 3;
 
 /**
- * Returns how long to wait after so many attempts, in milliseconds. In the first minute after the admission, at most 5
- * s: the Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
+ * Returns how long to wait after this number of attempts, in milliseconds. In the first minute after the admission, at
+ * most 5 s: the Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
  */
 export const backoffMs = (times: number, sinceMs: number): number =>
   backOff(times, 1000, sinceMs < MINUTE ? 5000 : 30_000);

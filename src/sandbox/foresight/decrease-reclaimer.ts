@@ -4,7 +4,7 @@ import type { UsageSource } from './comparison.ts';
 import type { DecreaseReclaimerOptions, DecreaseReport, DeferredListener } from './decrease.ts';
 import { DecreaseJob } from './decrease-job.ts';
 
-/** How long the end of the shim waits for all holds together, in milliseconds. */
+/** Maximum time that a shutdown waits for all holds together, in milliseconds. */
 export const CLOSE_MS = 1000;
 
 /**
@@ -50,7 +50,7 @@ export class DecreaseReclaimer {
   /**
    * Checks a pod. Returns a promise that resolves when kubelet may compare its usage with the limits that it has
    * admitted; undefined if none is pending. Never rejects.
-   * @param read resolves when it is known what kubelet has admitted; undefined if it is
+   * @param read resolves once kubelet's checkpoints are read; undefined if they are
    */
   comparable(uid: string, source: UsageSource, read?: Promise<void>): Promise<void> | undefined {
     if (this.#isOpen) return undefined;
@@ -59,19 +59,19 @@ export class DecreaseReclaimer {
     return this.#jobs.get(uid)?.job.comparable(source);
   }
 
-  /** The runtime has reported the usage of a pod to kubelet: kubelet does not take cAdvisor's. */
+  /** Records that the runtime has reported the usage of a pod to kubelet: kubelet does not use cAdvisor's then. */
   measuredByRuntime(uid: string): void {
     this.#jobs.get(uid)?.job.measuredByRuntime();
   }
 
-  /** Lets kubelet compare from now on: the calls that wait do not delay the end of the process. */
+  /** Allows kubelet to compare from now on, so that waiting calls do not delay the end of the process. */
   openComparisons(): void {
     this.#isOpen = true;
     for (const open of this.#opening) open();
     for (const job of this.#running) job.openComparison();
   }
 
-  /** Waits until comparisons are open at the latest. */
+  /** Waits for `work`, but no longer than until comparisons are open. */
   async #orOpen(work: Promise<void>): Promise<void> {
     let open = (): void => undefined;
     const opened = new Promise<void>((resolve) => this.#opening.add((open = resolve)));
@@ -79,7 +79,7 @@ export class DecreaseReclaimer {
     this.#opening.delete(open);
   }
 
-  /** Reports to `listener` what is deferred from now on, and at once what is deferred already. */
+  /** Reports deferred decreases to `listener`: present ones immediately, others when they are deferred. */
   watch(listener: DeferredListener): void {
     this.#listeners.push(listener);
     // Jobs begin while the shim recovers, before there is a listener.
@@ -100,8 +100,8 @@ export class DecreaseReclaimer {
   }
 
   /**
-   * Resolves once every memory.high is restored and the journal says so, within {@link CLOSE_MS}: the next start
-   * recovers what a disk that hangs does not let end. Never rejects.
+   * Resolves once every memory.high is restored and the journal records it, but within {@link CLOSE_MS}: after a disk
+   * that hangs, the next start recovers the rest. Never rejects.
    */
   async close(): Promise<void> {
     this.#isClosed = true;

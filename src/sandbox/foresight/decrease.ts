@@ -33,15 +33,15 @@ export interface Decrease {
 
 /** The pending decreases of one pod. */
 export interface PendingDecreases {
-  /** Identifies what kubelet has admitted: equal as long as kubelet admits nothing else. */
+  /** Identifies what kubelet has admitted. Does not change until kubelet admits other limits. */
   readonly admitted: string;
   /** The decreases that are not applied yet. */
   readonly list: readonly Decrease[];
   /** Present memory limits of pod and containers, by {@link Decrease.text}. None for one that does not run. */
   readonly limits: ReadonlyMap<string, Limit<Bytes>>;
-  /** The limits on swap that kubelet lowers with them. */
+  /** The swap limits that kubelet lowers together with them. */
   readonly swapAfter: SwapLimits;
-  /** Whether a limit of the pod itself is admitted. kubelet applies it alone, without comparison with usage. */
+  /** Whether kubelet admitted a limit of the pod itself. kubelet applies it alone, without comparing usage. */
   readonly isPodLevel: boolean;
 }
 
@@ -58,7 +58,7 @@ export interface DecreaseReport {
   readonly reclaimed: Bytes;
 }
 
-/** The error of a request that was to apply a decrease. */
+/** The error of a request for a decrease. */
 interface Refusal {
   readonly reason: string;
   readonly message: string;
@@ -66,34 +66,34 @@ interface Refusal {
   readonly at: number;
 }
 
-/** The journal of holds: what restores memory.high after a crash. */
+/** The journal of holds, which restores memory.high after a crash. */
 export interface HoldJournal {
   /**
-   * Restores what an earlier hold has left, and records memory.high of these cgroups of a pod. Returns false, and does
-   * nothing, while a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and with the errors of
-   * reading and writing.
+   * Restores the memory.high that an earlier hold left lowered, and records memory.high of these cgroups of a pod.
+   * Returns false, and does nothing, while a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and
+   * with the errors of reading and writing.
    */
   begin(podUid: string, cgroups: readonly CgroupPath[]): Promise<boolean>;
   /** Records a value to restore, unless it is recorded already. Rejects with JOURNAL_UNAVAILABLE. */
   lowers(podUid: string, high: PreviousHigh): Promise<void>;
   /** Removes the record. Rejects with JOURNAL_UNAVAILABLE. */
   end(podUid: string): Promise<void>;
-  /** Reports that a hold has ended and its record stays: memory.high or the record has to be recovered. */
+  /** Reports that a hold has ended and its record stays: memory.high or the record needs recovery. */
   left(podUid: string): void;
 }
 
 export interface DecreaseReclaimerOptions {
   readonly tree: LowerUsageTree & Pick<CgroupTree, 'watchMeasuring'>;
   readonly holds: HoldJournal;
-  /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */
+  /** Returns the uids of the pods with limits that kubelet has admitted but not actuated. */
   readonly pods: () => readonly string[];
   /** Whether a pod is one of {@link pods}. */
   readonly isPending: (podUid: string) => boolean;
-  /** Returns kubelet's entries for a pod. An entry is the same object as long as its content is the same. */
+  /** Returns kubelet's entries for a pod. An entry stays the same object as long as its content is the same. */
   readonly entries: (podUid: string) => readonly unknown[];
   /** Returns undefined when there is no such pod. */
   readonly decreases: (podUid: string) => Promise<PendingDecreases | undefined>;
-  /** Returns the error of the last request of a pod, if it has failed and one of these limits has been asked for. */
+  /** Returns the error of the last request of a pod, if it failed and one of these limits was requested. */
   readonly refusalOf: (podUid: string, list: readonly Decrease[]) => Refusal | undefined;
   /** Whether a resize of the pod is in progress. */
   readonly isBusy: (podUid: string) => boolean;
@@ -105,17 +105,17 @@ export interface DecreaseReclaimerOptions {
 }
 
 /**
- * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when it is given up;
- * also when the listener is added, for what is deferred then. Must not throw.
+ * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when the shim stops
+ * reclaiming. When the listener is added, called for each deferred decrease. Must not throw.
  */
 export type DeferredListener = (podUid: string, report: DecreaseReport) => void;
 
 /** The state of one admitted set of decreases. */
 export interface DecreaseProgress {
   readonly admitted: string;
-  /** Whether kubelet asked for the pod's usage to compare it with limits, or applies them without comparison. */
+  /** Whether kubelet asked for the pod's usage to compare it with limits, or needs no comparison. */
   isAsked: boolean;
-  /** When the shim began to help, by the clock. */
+  /** Start of the reclaim period, by the clock. */
   since: number;
   /** When the shim first saw it, in the system's time. */
   readonly seenAt: number;
@@ -125,27 +125,27 @@ export interface DecreaseProgress {
   /** Earliest time of the next attempt. */
   notBefore: number;
   isStuck: boolean;
-  /** Whether usage was above the limit before kubelet asked, and not held since: cAdvisor may have measured it. */
+  /** Whether usage was above the limit before kubelet asked: cAdvisor may have measured it. Reset by a hold. */
   wasBlocked: boolean;
   /** Whether usage has been held below all limits at some time. */
   wasHeld: boolean;
-  /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
+  /** Whether a hold was interrupted. It continues before usage rises again. */
   isInterrupted: boolean;
   /** Number of holds in a row during which another program has raised memory.high. */
   losses: number;
   /** Start of the hold that a request ended, in the system's time, until the request's outcome is known. */
   releasedSince: number | undefined;
-  /** How often in a row kubelet's updates have failed, and the last error. */
+  /** Number of failed kubelet updates in a row, and the last error. */
   refusals: number;
   refusal: Refusal | undefined;
   isOver: boolean;
-  /** The limits that were pending at some time, by owner: a container that restarts has another cgroup. */
+  /** The limits that were pending at some time, by owner. Not by cgroup: a restarted container has another cgroup. */
   readonly asked: Map<string, Bytes>;
   /** When each reason was last reported. */
   readonly reported: Map<string, number>;
 }
 
-/** Returns the error with which kubelet's updates fail again and again: reclaim does not help then. */
+/** Returns the error if kubelet's updates have failed repeatedly: reclaim does not help then. */
 export const refusalOf = ({ refusals, refusal }: DecreaseProgress): Refusal | undefined =>
   refusals >= MAX_REFUSALS ? refusal : undefined;
 
@@ -178,7 +178,7 @@ export const newProgress = (admitted: string, since: number, seenAt: number): De
   reported: new Map(),
 });
 
-/** The texts that say why a decrease is deferred: for the report, the log and the event. */
+/** Texts for the report, the log and the event that explain why a decrease is deferred. */
 
 /** A decrease with the usage that blocks it. */
 export type Blocked = Decrease & { readonly use: MemoryUse };
@@ -189,7 +189,7 @@ const toLower = ({ text, from, to }: Decrease): string =>
 const figures = (use: MemoryUse): string =>
   `${use.current} bytes are in use, ${use.unreclaimable} of which cannot be reclaimed ` + `(${usageText(use)})`;
 
-/** Too much memory cannot be reclaimed. */
+/** Returns the text for a decrease that unreclaimable memory blocks. */
 export function stuckMessage(blocked: Blocked): string {
   const { to, use } = blocked;
   const most = stuckFrom(to);
@@ -201,23 +201,23 @@ export function stuckMessage(blocked: Blocked): string {
   );
 }
 
-/** Usage is not below the limit yet, and does not fall. */
+/** Returns the text for usage that is not below the limit yet and does not fall. */
 export const stalledMessage = (blocked: Blocked): string =>
   `${toLower(blocked)}, but usage does not fall below it while memory is reclaimed: ${figures(blocked.use)}`;
 
-/** Usage has climbed back to the limit while it was held. */
+/** Returns the text for usage that has risen to the limit again while it was held. */
 export const climbedMessage = (blocked: Blocked): string =>
   `${toLower(blocked)}, but usage climbs back as fast as memory is reclaimed: ${figures(blocked.use)}`;
 
-/** Other programs have raised memory.high again and again. */
+/** Returns the text for a memory.high that other programs have raised repeatedly. */
 export const lostMessage = (blocked: Blocked): string =>
   `${toLower(blocked)}, but another program raises memory.high, and usage climbs back: ${figures(blocked.use)}`;
 
-/** kubelet has not tried while usage was below the limit. */
+/** Returns the text for a decrease that kubelet did not try while usage was below the limit. */
 export const expiredMessage = (blocked: Blocked, heldMs: number): string =>
   `${toLower(blocked)}, but has not done so while usage was held below it for ${Math.round(heldMs / 1000)} s: ${figures(blocked.use)}`;
 
-/** Usage could not be brought below the limit, or not be held there. */
+/** Returns the text for usage that could not be brought below the limit, or not be held there. */
 export function failedMessage(blocked: Blocked, error: unknown): string {
   const { current, unreclaimable } = blocked.use;
   if (error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT)
@@ -228,7 +228,7 @@ export function failedMessage(blocked: Blocked, error: unknown): string {
   return `${toLower(blocked)}, but usage cannot be held below it: ${messageOf(error)}`;
 }
 
-/** Says why a decrease is deferred after a hold. */
+/** Returns the text for a decrease that is deferred after a hold. */
 export function afterHoldMessage(
   blocked: Blocked,
   end: 'lost' | 'expired' | { readonly error: unknown },

@@ -19,7 +19,7 @@ import {
   writtenLimits,
 } from './pending-resize.ts';
 
-/** The resizes of pods that kubelet has admitted and not actuated, as its state files say. */
+/** The resizes of pods that kubelet has admitted but not actuated, according to its state files. */
 export class PendingResizes {
   /** The pending limits of pods in the middle of a resize, by sandbox id. */
   readonly #limits = new Map<string, PendingPodLimits>();
@@ -43,7 +43,7 @@ export class PendingResizes {
     return pending;
   }
 
-  /** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
+  /** Returns the pod's pending resize that this container update is part of. Undefined if there is none. */
   ofContainerUpdate(pod: PodDescription, state: PodState, desired: ContainerLimits): PendingResize | undefined {
     const pending = this.of(pod, state);
     const now = state.containers.find(({ id }) => id === desired.id)?.memory;
@@ -59,9 +59,9 @@ export class PendingResizes {
   }
 
   /**
-   * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so
-   * before it starts a container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also
-   * have written for the previous resize is raised: a container without room in its pod would be worse.
+   * Returns the raised pod limits for a container that starts, without the limits that kubelet has already written: it
+   * writes them before it restarts a container to resize it (`resizePolicy: RestartContainer`). Keeps a limit that
+   * kubelet may also have written for the previous resize: a container that does not fit its pod limit would be worse.
    */
   withoutWritten({ metadata }: PodDescription, state: PodState, raised: Limits): Limits {
     const allocated = this.kubelet.allocated(metadata.uid);
@@ -76,7 +76,7 @@ export class PendingResizes {
     };
   }
 
-  /** Removes a pod that is gone. */
+  /** Removes a pod that no longer exists. */
   forget(sandboxId: string): void {
     this.#limits.delete(sandboxId);
   }
@@ -90,15 +90,15 @@ export class PendingResizes {
 }
 
 interface BoundOptions {
-  /** The limits of the container's update that the pod limits go with. */
+  /** The limits of the container update for which the pod limits are derived. */
   readonly asked: ContainerLimits;
-  /** Whether earlier updates without an answer may need more than kubelet knows of. */
+  /** Whether unanswered earlier updates may need a higher limit than kubelet knows of. */
   readonly needsRoom: boolean;
 }
 
 /**
- * Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits, and for
- * the limits that kubelet has admitted not raised above them or above what kubelet has written.
+ * Bounds pod limits that are derived from the containers' limits: not below the pending pod limits and, for limits that
+ * kubelet has admitted, not above the pending limits or above the limits that kubelet has written.
  */
 export function boundByPending(
   pending: PendingResize | undefined,

@@ -5,28 +5,28 @@ import { type CountedResource, declaredSum, readingsOf } from '../plan/declared-
 import type { DeclaredContainer, DeclaredPod } from '../pods/declared-pod.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
 
-/** A resize that kubelet admitted and did not actuate. Absent limits: kubelet keeps them, or they are unknown. */
+/** A resize that kubelet admitted and did not actuate. Absent limits do not change, or are unknown. */
 export interface PendingResize {
   readonly pod: Limits;
   /** By id of running containers: only limits that kubelet has admitted and not actuated. */
   readonly containers: ReadonlyMap<string, Limits>;
-  /** The present pod limits that may be those kubelet has written for the resize already. Absent: none. */
+  /** The present pod limits that kubelet may have already written for the resize. Absent: none. */
   readonly written?: WrittenLimits;
 }
 
-/** Whether an entry leads to the pod's present limit, by some way to count containers of unknown kind. */
+/** Whether an entry results in the pod's present limit, for some way to count containers of unknown kind. */
 export interface WrittenLimits {
   readonly memory: boolean;
   readonly cpu: boolean;
 }
 
-/** kubelet's entries for one pod, and what is needed to interpret them. */
+/** kubelet's entries for one pod, and the data needed to interpret them. */
 export interface CheckpointEntries {
   readonly allocated: PodEntry | undefined;
   readonly actuated: PodEntry | undefined;
   /** The names of containers by id. */
   readonly names: ReadonlyMap<string, string>;
-  /** The pending pod limits as last derived. */
+  /** The previously derived pending pod limits. */
   readonly before?: PendingPodLimits | undefined;
 }
 
@@ -42,8 +42,8 @@ export interface PendingPodLimits {
  * not the kernel (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction).
  *
  * The pod's own limit is computed as kubelet does, from the declared pod with the limits of the checkpoint ({@link
- * podAmounts}), plus overhead. It is used only if the present limit follows from the same formula. If the present limit
- * follows from no known amounts, in the middle of a resize, the previously derived limit stays.
+ * podAmounts}), plus overhead. It is used only if the present limit follows from the same formula. If no known amounts
+ * result in the present limit in the middle of a resize, the previously derived limit stays.
  */
 export function derivePendingResize(
   state: PodState,
@@ -65,7 +65,7 @@ export function derivePendingResize(
   return { pod: { ...(isSame && before.limits), ...found }, containers, written };
 }
 
-/** Returns which present limits of the pod this entry may have led to. */
+/** Returns which present pod limits this entry may have caused. */
 export function writtenLimits(context: EntryContext, entry: PodEntry): WrittenLimits {
   const { state } = context;
   const memory = podAmounts(entry, context, memoryIn).some((amount) => {
@@ -78,7 +78,7 @@ export function writtenLimits(context: EntryContext, entry: PodEntry): WrittenLi
   return { memory, cpu };
 }
 
-/** Whether the pod has this CPU limit. systemd rounds up. */
+/** Whether the pod has this CPU limit. systemd may have rounded it up. */
 function hasCpu({ cpu, inPercents }: PodState, wanted: CpuMax): boolean {
   if (cpu.quota === 'max' || wanted.quota === 'max') return false;
   return cpu.quota >= wanted.quota && cpu.quota - wanted.quota < (inPercents === true ? cpu.period / 100 : 1);
@@ -89,7 +89,7 @@ function memoryOf(amount: number, { overhead }: PodState): Bytes | undefined {
   return Number.isSafeInteger(total) ? bytes(total) : undefined;
 }
 
-/** Whether it is known how each running container counts: the checkpoint lists it, or a source reports its kind. */
+/** Whether each running container is listed in the checkpoint or has a known kind, so that its share is known. */
 const areAllKnown = (allocated: PodEntry, { state, names }: EntryContext): boolean =>
   state.containers.every(({ id }) => {
     const kind = state.declared?.containers.find((one) => one.id === id)?.kind ?? 'unknown';
@@ -97,8 +97,8 @@ const areAllKnown = (allocated: PodEntry, { state, names }: EntryContext): boole
   });
 
 /**
- * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none
- * (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
+ * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet does not remove
+ * limits (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
  */
 function pendingLimits(
   wanted: EntryLimits | undefined,
@@ -156,11 +156,11 @@ function podCpu(context: EntryContext, { allocated, actuated }: PodEntries): Cpu
 }
 
 /**
- * Returns the wanted amount of the pod, by a way to count that leads to the present limit: with the wanted amounts or
- * with other known ones. Undefined if no way does, if the pod is to have no limit, or if several ways do and the wanted
- * amounts differ.
+ * Returns the wanted amount of the pod, for a way to count that results in the present limit, either with the wanted
+ * amounts or with other known ones. Undefined if there is no such way, if the pod is to have no limit, or if several
+ * such ways result in different amounts.
  *
- * @param wanted the amount for each way to count, as the lists of `others` have it
+ * @param wanted one amount for each way to count, in the same order as the lists of `others`
  */
 function amountAfter(
   wanted: readonly number[],
@@ -193,10 +193,10 @@ const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
 /**
- * Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. An
- * ordinary init container that has ended does not count: kubelet 1.36 admits limits for it, and never actuates them.
+ * Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. Ignores
+ * an ordinary init container that has ended: kubelet 1.36 admits limits for it and never actuates them.
  *
- * @param declared the pod as it is declared, if that is known
+ * @param declared the declared pod, if known
  */
 export function hasPendingMemory(allocated: PodEntry, actuated: PodEntry | undefined, declared?: DeclaredPod): boolean {
   const differs = (wanted: EntryLimits | undefined, done: EntryLimits | undefined): boolean =>
@@ -268,10 +268,10 @@ export function boundDecrease(limits: Limits, { memory, cpu }: PodState, { pod }
 }
 
 /**
- * Bounds increases of the pod's limits that go with a container's update to what kubelet has admitted. kubelet writes
- * the pod limit before it raises a container, so a limit that it may have written stays: the ways to count that fit the
- * raised limit are not those that fitted the previous one. Others are raised to the pending limit at most. An update to
- * another limit needs all of its room.
+ * Limits increases of the pod's limits for a container update to the limits that kubelet has admitted. kubelet writes
+ * the pod limit before it raises a container, so a limit that it may have written stays: the ways to count that match
+ * the raised limit differ from those that matched the previous one. Other limits are raised at most to the pending
+ * limit. An update to a limit that kubelet has not admitted is not bounded.
  *
  * @param asked the limits of the update
  */
@@ -303,9 +303,9 @@ interface EntryContext {
 }
 
 /**
- * Returns the limit of a whole pod that its entry leads to, as kubelet computes it, without overhead: once for each way
- * to count the containers whose kind no source reports, always in the same order. Infinity: no limit. Empty if the
- * entry is not completely understood.
+ * Returns the pod limit that results from an entry as kubelet computes it, without overhead: one for each way to count
+ * the containers of unknown kind, always in the same order. Infinity: no limit. Empty if the entry is not completely
+ * understood.
  */
 export const podAmounts = (
   entry: PodEntry,
@@ -314,7 +314,7 @@ export const podAmounts = (
 ): readonly number[] =>
   amountsOf(entry, context, [], { live: () => 0, declared: (limits) => of(limits) ?? Infinity, overhead: 0 });
 
-/** Returns a whole pod's memory limit as {@link podAmounts}, with the kernel's limits of running containers. */
+/** Returns a pod's memory limits like {@link podAmounts}, with the kernel's limits of running containers. */
 const presentAmounts = (entry: PodEntry, context: EntryContext): readonly number[] =>
   amountsOf(entry, context, context.state.containers, {
     live: ({ memory }) => (memory === 'max' ? Infinity : memory),
@@ -333,7 +333,7 @@ function amountsOf(
   return readingsOf(pod, resource).map((reading) => declaredSum(pod, resource, reading).sum);
 }
 
-/** Returns the declared pod with the limits of an entry. A container that nothing declares is an app container. */
+/** Returns the declared pod with the limits of an entry. An undeclared container counts as an app container. */
 function declaredIn(entry: PodEntry, { state, names }: EntryContext): DeclaredPod {
   const { source = 'kubelet-state', containers = [] } = state.declared ?? {};
   const others = [...entry.containers.keys()].filter((listed) => !containers.some(({ name }) => name === listed));

@@ -4,8 +4,8 @@ import { type PodEntry, type SwapAmounts, swapAfterResize } from '../../kubelet/
 import { compareLimits } from '../plan/amounts.ts';
 
 /**
- * Returns the limits on swap that kubelet lowers with the resize that it has admitted: it derives them from requests
- * and limits. Without those that stay or rise.
+ * Returns the swap limits that kubelet lowers with the admitted resize. kubelet derives them from requests and limits.
+ * Omits swap limits that stay or rise.
  *
  * @param places the cgroups of the running containers, by name
  */
@@ -30,7 +30,7 @@ export function pendingSwapOf(
 const isSame = (one: SwapAmounts, other: SwapAmounts): boolean =>
   one.request === other.request && one.limit === other.limit;
 
-/** Returns undefined if the entry does not have the container. */
+/** Returns a container's amounts in an entry. Undefined if the entry does not contain the container. */
 function amountsIn(entry: PodEntry | undefined, name: string): SwapAmounts | undefined {
   if (entry === undefined) return undefined;
   const limits = entry.containers.get(name);
@@ -39,7 +39,7 @@ function amountsIn(entry: PodEntry | undefined, name: string): SwapAmounts | und
   return { request: requests && (requests.memory ?? bytes(0)), limit: limits.memory };
 }
 
-/** Returns undefined for a container that has ended, and without swap accounting. */
+/** Returns a cgroup's memory.swap.max. Undefined if the container has ended, or without swap accounting. */
 function swapMaxOf(tree: Pick<CgroupTree, 'readSwapMax'>, cgroup: CgroupPath): Limit<Bytes> | undefined {
   try {
     return tree.readSwapMax(cgroup);

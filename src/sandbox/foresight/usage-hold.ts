@@ -30,7 +30,7 @@ export interface UsageHoldOptions {
   readonly onReclaimed: (freed: Bytes) => void;
   /** Called when all usage is below its limit. Must not throw. */
   readonly onHeld: () => void;
-  /** Called once when usage does not fall below its limit, while more is reclaimed. Must not throw. */
+  /** Called once if usage does not fall below its limit although reclaim continues. Must not throw. */
   readonly onStalled: (blocked: Blocked) => void;
 }
 
@@ -38,9 +38,9 @@ export interface UsageHoldOptions {
 interface Lowering {
   readonly decrease: Decrease;
   lowest: number;
-  /** The time of its work when a check last found it lower than before. */
+  /** When a check last found a decrease of usage, in milliseconds of {@link work}. */
   fellAt: number;
-  /** Excludes the time that it waits for a slot. */
+  /** Measures the time spent, without the time that it waits for a slot. */
   readonly work: WorkTime;
 }
 
@@ -48,24 +48,24 @@ interface Lowering {
 interface Level {
   readonly decrease: Decrease;
   readonly held: HeldUsage;
-  /** When a check last found it below the limit, in milliseconds of the steady clock. */
+  /** When a check last found usage below the limit, in milliseconds of the steady clock. */
   belowAt: number;
-  /** The usage that the last check has found. Undefined before the first one. */
+  /** The usage at the last check. Undefined before the first check. */
   use?: MemoryUse;
 }
 
 /**
  * KEP-1287, lowering memory: brings the usage of one pod below its pending limits and holds it there through
- * memory.high, so that kubelet sees it: hot page cache climbs back at once, and kubelet compares with a figure that is
- * up to 15 s old. Containers come first and the pod last, each held while the next is lowered. Begins when created. The
- * caller makes sure that no section under the pod's lock runs meanwhile.
+ * memory.high, so that kubelet measures it: hot page cache grows again immediately, and kubelet compares with a figure
+ * that is up to 15 s old. Containers come first and the pod last, each held while the next is lowered. Begins when
+ * created. The caller makes sure that no section under the pod's lock runs meanwhile.
  */
 export class UsageHold {
   /** Resolves once memory.high is restored. Never rejects. */
   readonly done: Promise<HoldEnd>;
   readonly #levels: Level[] = [];
   #lowering: Lowering | undefined;
-  /** Whether the journal has this hold. */
+  /** Whether the journal contains this hold. */
   #hasBegun = false;
   #hasStalled = false;
   #blocked: Blocked | undefined;
@@ -94,12 +94,12 @@ export class UsageHold {
     this.done = this.#run();
   }
 
-  /** The decrease that the hold ended for, with its usage while held or lowered. Undefined where unknown. */
+  /** The decrease for which the hold ended, with its usage while held or lowered. Undefined if unknown. */
   get blocked(): Blocked | undefined {
     return this.#blocked;
   }
 
-  /** How long usage is held below all limits at most, in milliseconds. */
+  /** Maximum time that usage is held below all limits, in milliseconds. */
   get heldMs(): number {
     return this.#heldFrom === undefined ? 0 : this.#heldUntil - this.#heldFrom;
   }
@@ -109,7 +109,7 @@ export class UsageHold {
     this.#sleep.wake();
   }
 
-  /** Checks now. Resolves with whether the hold goes on: kubelet has admitted nothing else. Never rejects. */
+  /** Checks now. Resolves with true if the hold continues: kubelet has admitted no other limits. Never rejects. */
   isCurrent(): Promise<boolean> {
     if (this.#isOver()) return Promise.resolve(false);
     this.wake();
@@ -132,9 +132,9 @@ export class UsageHold {
     this.#end();
     await this.#watching;
     const hasRestored = typeof end !== 'object' || !isRollbackFailure(end.error);
-    // Otherwise the record is still needed. A hold that did not begin leaves that of an earlier one.
+    // Otherwise the record is still needed. A hold that did not begin keeps the record of an earlier hold.
     const isEnded = !this.#hasBegun || (hasRestored && (await this.#endInJournal()));
-    // No other hold may follow, which would restore memory.high first.
+    // A later hold would restore memory.high first, but there may be none: recovery has to do it.
     if (!isEnded) this.reclaimer.holds.left(this.uid);
     return end;
   }
@@ -155,7 +155,7 @@ export class UsageHold {
     }
   }
 
-  /** Returns false if the write fails. Not fatal: recovery checks memory.high and keeps a value not the shim's. */
+  /** Removes the hold's record. Returns false on failure, which is not fatal: recovery checks memory.high again. */
   async #endInJournal(): Promise<boolean> {
     try {
       await this.reclaimer.holds.end(this.uid);
@@ -200,7 +200,7 @@ export class UsageHold {
         try {
           await this.#lower(rest);
         } finally {
-          // memory.high is restored next: no check may run meanwhile.
+          // memory.high is restored next, so no check may run meanwhile.
           this.#end();
           await this.#watching;
         }
@@ -241,7 +241,7 @@ export class UsageHold {
 
   async #check(): Promise<HoldEnd | undefined> {
     if (this.#over.signal.aborted) return 'released';
-    // This may ask the backend: a request that ends the hold does not wait for the answer.
+    // This may ask the backend. A request that ends the hold does not wait for the answer.
     const pending = await Promise.race([this.reclaimer.decreases(this.uid), this.#whenOver]);
     if (this.#isOver()) return 'released';
     if (pending === undefined || !isSame(pending, this.pending)) return 'changed';
@@ -273,7 +273,7 @@ export class UsageHold {
     return isStuck ? 'stuck' : 'climbed';
   }
 
-  /** Reports usage that reclaim does not bring below the limit. */
+  /** Reports usage that stays above the limit despite reclaim. */
   async #checkLowering(lowering: Lowering): Promise<void> {
     const { decrease } = lowering;
     const use = await this.#useOf(decrease);
@@ -297,7 +297,7 @@ export class UsageHold {
   }
 }
 
-/** Whether nothing has been applied, and nothing else has been admitted. */
+/** Whether no decrease was applied and kubelet has admitted no other limits. */
 const isSame = (one: PendingDecreases, other: PendingDecreases): boolean =>
   one.admitted === other.admitted &&
   one.list.length === other.list.length &&
@@ -305,7 +305,7 @@ const isSame = (one: PendingDecreases, other: PendingDecreases): boolean =>
 
 const isTimeout = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT;
 
-/** Whether a hold has ended because its cgroup has. */
+/** Whether a hold has ended because its cgroup no longer exists. */
 export const hasVanished = (end: HoldEnd): boolean => typeof end === 'object' && isCgroupVanished(end.error);
 
 /** Waits that can be ended early. For one caller at a time. */

@@ -17,25 +17,25 @@ export interface HistoryEntry {
   readonly isRolledBack: boolean;
   readonly createdAt: number;
   readonly changedAt: number;
-  /** How often the requester has asked for it with this result. */
+  /** Number of times that the requester asked for this resize with this result. */
   readonly count: number;
 }
 
 /**
- * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its
+ * The requester of a resize. The process is a hint for people, read from the socket's peer: any process may choose its
  * name. No decision depends on it.
  */
 export interface Requester {
   /** `shim`: a volume follows an earlier resize of its pod, or a pod limit rises for a starting container. */
   readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
-  /** The client, as far as it is known. */
+  /** The client process, if known. */
   readonly process?: ClientProcess | undefined;
 }
 
 /** Programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */
 const KUBELETS = /^(?:kubelet|kubelite|hyperkube|k3s(?:-.*)?)$/;
 
-/** Returns the client of a CRI call. One whose process is not known is a CRI client. */
+/** Returns the client of a CRI call. A client whose process is not known is a CRI client. */
 export const criRequester = (process: ClientProcess | undefined): Requester => ({
   kind: KUBELETS.test(process?.name ?? '') ? 'kubelet' : 'cri-client',
   process,

@@ -5,11 +5,11 @@ import type { PodIdentity } from '../pods/pod-identity.ts';
 import { type HistoryEntry, type Requester, requesterText } from './history-entry.ts';
 import { type ChangeListener, ChangeRecorder, RequestRecorder } from './request-recorder.ts';
 
-/** How much the history stores. docs/limits.md lists it. */
+/** Maximum sizes of the history. See docs/limits.md. */
 export interface HistoryBounds {
   /** Ended resizes of all pods. */
   readonly node: number;
-  /** Ended resizes of each pod of the node: many resizes of one pod do not drop those of another. */
+  /** Ended resizes of each pod. A separate limit, so that many resizes of one pod do not remove those of another. */
   readonly pod: number;
   /** Changed values of one resize. */
   readonly changes: number;
@@ -21,14 +21,14 @@ export const historyBounds: HistoryBounds = { node: 256, pod: 10, changes: 64, t
 
 export interface HistoryOptions {
   readonly log?: Log;
-  /** Whether a sandbox is on the node: nothing is stored for one that is gone. */
+  /** Whether a sandbox is on the node. Nothing is stored for a sandbox that no longer exists. */
   readonly isKnown?: (sandboxId: string) => boolean;
   /** Returns the name of a container. */
   readonly nameOf?: ContainerName;
   readonly bounds?: Partial<HistoryBounds>;
 }
 
-/** Called with each new state, and each step. Must not throw. */
+/** Called for each new state and each step. Must not throw. */
 export type HistoryListener = (entry: HistoryEntry, step?: StepRecord) => void;
 
 /**
@@ -41,11 +41,11 @@ export class ResizeHistory {
   readonly #isKnown: (sandboxId: string) => boolean;
   readonly #nameOf: ContainerName;
   readonly #listeners: HistoryListener[] = [];
-  /** Resizes that have not ended, by id. Their number is limited by those who run them. */
+  /** Resizes that have not ended, by id. Their number is limited where they are run. */
   readonly #open = new Map<string, HistoryEntry>();
-  /** Ended ones of all pods, the newest last. */
+  /** Ended resizes of all pods, the newest last. */
   readonly #node: HistoryEntry[] = [];
-  /** Ended ones by sandbox id, the newest last. */
+  /** Ended resizes by sandbox id, the newest last. */
   readonly #pods = new Map<string, HistoryEntry[]>();
   /** The order in which entries were stored: the system's time may be set back. */
   readonly #places = new WeakMap<HistoryEntry, number>();
@@ -63,14 +63,13 @@ export class ResizeHistory {
     this.#listeners.push(listener);
   }
 
-  /** Starts the record of a request outside the resize queue. Stored once it changes something or fails. */
+  /** Starts the record of a request outside of the resize queue. It is stored once it changes something or fails. */
   request(pod: PodIdentity, requester: Requester): RequestRecorder {
     const [id, createdAt] = [crypto.randomUUID(), wallTime()];
     return new RequestRecorder(this.changes(), requester, {
       put: (given) => {
         const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
-        // A failure that repeats another one is stored with that one. Its own id has begun for the listeners, and so
-        // has to end.
+        // A repeated failure is stored in the earlier entry. Listeners know its own id, so this id needs an end, too.
         for (const listener of this.#listeners) listener({ ...entry, id });
       },
       step: (record) => {
@@ -80,7 +79,7 @@ export class ResizeHistory {
     });
   }
 
-  /** Returns a record of what one request changes, and of whether it leaves something to roll back. */
+  /** Returns a recorder of what one request changes, and of whether it leaves something to roll back. */
   changes(listener: ChangeListener = {}): ChangeRecorder {
     return new ChangeRecorder(this.#nameOf, this.#bounds.changes, listener);
   }
@@ -96,7 +95,7 @@ export class ResizeHistory {
     return stored;
   }
 
-  /** Returns a resize by its id or the beginning of it. Undefined if there is none, or several. */
+  /** Returns a resize by its id or by a prefix of its id. Undefined if there is no match or several. */
   find(id: string): HistoryEntry | undefined {
     const found = id === '' ? [] : this.all.filter((entry) => entry.id.startsWith(id));
     return found.length === 1 ? found[0] : found.find((entry) => entry.id === id);
@@ -120,7 +119,7 @@ export class ResizeHistory {
     return entries.toSorted((one, other) => place(one) - place(other));
   }
 
-  /** Removes a pod that is gone. Its resizes stay among those of the node. */
+  /** Removes a pod that no longer exists. Its resizes stay in the list of the node. */
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
   }
@@ -147,14 +146,14 @@ export class ResizeHistory {
   }
 }
 
-/** A deferred resize of kubelet has ended: kubelet tries again, not the shim. */
+/** Whether a resize has ended. A resize of kubelet ends when it is deferred: kubelet retries it, not the shim. */
 const isEnded = ({ state, requester: { kind } }: HistoryEntry): boolean =>
   state === 'Completed' ||
   state === 'Infeasible' ||
   state === 'Canceled' ||
   (state === 'Deferred' && kind === 'kubelet');
 
-/** Whether a CRI request failed like the last one: kubelet retries every few seconds. API resizes have own ids. */
+/** Whether a CRI request failed like the previous one: kubelet retries every few seconds. API resizes have own ids. */
 const repeats = (entry: HistoryEntry, last: HistoryEntry): boolean =>
   entry.state !== 'Completed' && isOfCri(entry) && signature(entry) === signature(last);
 
@@ -163,7 +162,7 @@ const isOfCri = ({ requester: { kind } }: HistoryEntry): boolean => kind === 'ku
 const signature = ({ state, reason, requester, changes, isRolledBack }: HistoryEntry): string =>
   JSON.stringify([state, reason, isRolledBack, requester.kind, requester.process?.name, changes]);
 
-/** Values only, no annotations: `from` and `to` are amounts and contents of cgroup files. */
+/** Logs values only, no annotations: `from` and `to` are amounts and contents of cgroup files. */
 function log(
   to: Log,
   { id, pod, requester, state, reason, message, changes, count, isRolledBack }: HistoryEntry,
@@ -181,6 +180,6 @@ function log(
     changes: changes.map(({ value, from, to: then }) => `${value} ${from === '' ? '?' : from} -> ${then}`),
     ...(count > 1 && { count }),
   };
-  // Events that need attention have a line of their own: a failed rollback, a runtime that has failed midway.
+  // Failed rollbacks and runtimes that fail midway need attention and are logged separately.
   to.info(fields, 'resize ended');
 }

@@ -29,8 +29,8 @@ export type AppliedListener = (sandboxId: string) => Promise<void>;
 
 /**
  * The order of all requests that write a pod's values: updates of the CRI, ResizePod, annotations and deferred requests
- * are one sequence, and the newest request of each field wins, from any client. In memory only: what survives a restart
- * are deferred requests, which lose a field when a newer request for it is applied.
+ * are one sequence, and the newest request of each field wins, from any client. In memory only: after a restart, only
+ * deferred requests remain, which lose a field when a newer request for it is applied.
  */
 export class NewestValues {
   #last = 0;
@@ -38,7 +38,7 @@ export class NewestValues {
   readonly #pods = new Map<string, Map<PodField, Writer>>();
   readonly #listeners: AppliedListener[] = [];
 
-  /** Returns the place of a request that has just arrived. Places of earlier requests are lower. */
+  /** Returns the place of a request that has just arrived. Earlier requests have lower places. */
   arrival(): number {
     return (this.#last += 1);
   }
@@ -59,13 +59,13 @@ export class NewestValues {
     for (const listener of this.#listeners) await listener(sandboxId);
   }
 
-  /** Returns the request that has set this field and arrived later than `arrival`; undefined if there is none. */
+  /** Returns the newest request that set this field, if it arrived later than `arrival`; otherwise undefined. */
   newerWriter(sandboxId: string, field: PodField, arrival: number): Writer | undefined {
     const writer = this.#pods.get(sandboxId)?.get(field);
     return writer !== undefined && writer.arrival > arrival ? writer : undefined;
   }
 
-  /** Removes a pod that is gone. */
+  /** Removes a pod that no longer exists. */
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
   }

@@ -41,7 +41,7 @@ export interface RequestError {
   readonly reason: string;
   readonly message: string;
   readonly at: number;
-  /** Whether the request did not name the volume that it failed for. */
+  /** Whether the failed request did not name the volume. */
   readonly isDerived?: boolean;
 }
 
@@ -97,9 +97,9 @@ export class PodOutcomes implements TransactionListener {
   }
 
   /**
-   * Runs one request of a pod and records its outcome. Returns and throws what the request does. One that was
-   * superseded while it waited has no outcome: that of the pod stays the one of the request that has replaced it.
-   * @param report what the request changes, and how it ends, is reported to it
+   * Runs one request of a pod and records its outcome. Returns and throws the result of the request. A request that was
+   * superseded while it waited has no outcome: the pod reports the outcome of the newer request.
+   * @param report receives the changes of the request and its end
    */
   async track<Result>(
     sandboxId: string,
@@ -164,7 +164,7 @@ export class PodOutcomes implements TransactionListener {
     return { volumeErrors };
   }
 
-  /** Records what the request in progress asks for, and what the pod has: {@link track} counts the direction. */
+  /** Records the requested and the present values of the request in progress. {@link track} counts their direction. */
   asks(sandboxId: string, desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
     const { volumes = new Map<string, VolumePolicy>() } = desired;
     this.#directions.set(sandboxId, directionOf({ ...desired, volumes: absolute(volumes) }, now));
@@ -203,7 +203,7 @@ export class PodOutcomes implements TransactionListener {
     });
   }
 
-  /** Records volume sizes not set by a request of this process: from the journal, or a remount by others. */
+  /** Records volume sizes not set by requests of this process: from the journal, or remounts by other programs. */
   setAllocated(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
     if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
   }
@@ -221,7 +221,7 @@ export class PodOutcomes implements TransactionListener {
     }
   }
 
-  /** Returns the allocated values from before. */
+  /** Records admitted values. Returns the allocated values from before. */
   #admitted(sandboxId: string, values: KnownValues<Bytes>): KnownValues<Bytes> {
     const { allocated } = this.of(sandboxId);
     this.#set(sandboxId, { allocated: merged(allocated, values), state: 'InProgress' });

@@ -24,7 +24,7 @@ export interface RecentResize {
 }
 
 export interface RecentStep {
-  /** For the step that forwards the caller's own call: what that call changes. */
+  /** The step. For the caller's own call: the changes of that call. */
   readonly step: Step;
   /** When the step ended, in milliseconds from the start. */
   readonly doneAt: number;
@@ -57,7 +57,7 @@ export class RecentResizes {
     this.#max = max;
   }
 
-  /** Newest first. */
+  /** The recorded resizes, newest first. */
   get all(): readonly RecentResize[] {
     return this.#resizes;
   }

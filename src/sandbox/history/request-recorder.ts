@@ -14,18 +14,18 @@ import {
 } from '../plan/value-changes.ts';
 import type { HistoryEntry, Requester } from './history-entry.ts';
 
-/** Characters of one value: unified keys of the CRI may have any content. */
+/** Maximum characters of one value: unified keys of the CRI may have any content. */
 const VALUE_LENGTH = 128;
 
 /** Receives the changes of one request. Methods must not throw. */
 export type ChangeListener = Pick<ResizeOptions, 'onChanges' | 'onStep' | 'onLeftUnfinished'>;
 
-/** Collects what one request changes: what it asks for, and then the steps of its transactions. */
+/** Collects the changes of one request: first the requested values, then the steps of its transactions. */
 export class ChangeRecorder {
   #requested: readonly ValueChange[] = [];
   #memoryRequests: readonly ValueChange[] = [];
   #steps: readonly ValueChange[] | undefined;
-  /** How many have begun. */
+  /** Number of transactions that have begun. */
   #transactions = 0;
 
   /** @param max changes to store; later ones are dropped */
@@ -35,7 +35,7 @@ export class ChangeRecorder {
     private readonly listener: ChangeListener = {},
   ) {}
 
-  /** Changes of the steps, or the requested ones until a transaction begins. Adds memory requests (no step). */
+  /** The changes of the steps, or the requested ones until a transaction begins. Includes memory requests (no step). */
   get changes(): readonly ValueChange[] {
     return this.#bounded([...(this.#steps ?? this.#requested), ...this.#memoryRequests]);
   }
@@ -46,14 +46,14 @@ export class ChangeRecorder {
     this.listener.onChanges?.(this.changes);
   }
 
-  /** A transaction begins. A request may have several. */
+  /** Records the begin of a transaction. A request may have several. */
   begins(steps: readonly Step[]): void {
     this.#transactions += 1;
     this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.nameOf)));
     this.listener.onChanges?.(this.changes);
   }
 
-  /** A step was applied. Omits steps of later transactions: they correct what runtime plugins have chosen. */
+  /** Records an applied step. Omits later transactions: they correct values that runtime plugins have chosen. */
   stepped(record: StepRecord): void {
     if (this.#transactions === 1) this.listener.onStep?.(record);
   }
@@ -67,7 +67,7 @@ export class ChangeRecorder {
   }
 }
 
-/** Returns the first `max` changes, with names and values cut to the length that the history has room for. */
+/** Returns the first `max` changes, with names and values truncated for the history. */
 export const boundedChanges = (changes: readonly ValueChange[], max: number): readonly ValueChange[] =>
   changes.slice(0, max).map(({ value, from, to }) => ({
     value: value.slice(0, VALUE_LENGTH),
@@ -77,13 +77,13 @@ export const boundedChanges = (changes: readonly ValueChange[], max: number): re
 
 /** Receives the events of a running request. Methods must not throw. */
 export interface RequestReport {
-  /** The request was read: what it asks for, and what the pod has. */
+  /** Called when the request was read, with its desired values and the pod's present values. */
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void;
-  /** A transaction begins. */
+  /** Called when a transaction begins. */
   begins(steps: readonly Step[]): void;
-  /** A step was applied. */
+  /** Called when a step was applied. */
   stepped(record: StepRecord): void;
-  /** It fails, and something of it is left to roll back. */
+  /** Called when the request fails and leaves something to roll back. */
   leftUnfinished(): void;
   completed(): void;
   failed(error: unknown): void;
@@ -139,7 +139,7 @@ export class RequestRecorder implements RequestReport {
     );
   }
 
-  /** A newer request has replaced it before it began. */
+  /** Called when a newer request has replaced this one before it began. */
   superseded(message: string): void {
     this.#put({ state: 'Canceled', reason: Reason.SUPERSEDED, message });
   }

@@ -7,12 +7,12 @@ import type { PodState } from '../pods/pod-state.ts';
 /** A transaction before its first step. */
 export interface PlannedTransaction {
   readonly pod: PodDescription;
-  /** The pod before it. */
+  /** The pod before the transaction. */
   readonly before: PodState;
   readonly target: PodTarget;
-  /** The values that it sets. */
+  /** The values that the transaction sets. */
   readonly values: KnownValues<Bytes>;
-  /** Its steps, with the changes of the caller's own call in place of the call. */
+  /** The steps, with the changes of the caller's own call in place of the call. */
   readonly steps: readonly Step[];
   /** The changes of the caller's own call; undefined for none. */
   readonly asked: ContainerStep | undefined;
@@ -20,20 +20,20 @@ export interface PlannedTransaction {
 
 /** Receives the events of transactions, in this order. Methods must not throw. */
 export interface TransactionListener {
-  /** A plan is rejected: nothing has changed. */
+  /** Called when a plan is rejected. Nothing has changed. */
   rejected?(error: unknown): void;
   begins?(transaction: PlannedTransaction): void;
-  /** A step was applied. */
+  /** Called when a step was applied. */
   stepped?(transaction: PlannedTransaction, record: StepRecord): void;
-  /** A step was left out. The others go on. */
+  /** Called when a step was skipped. The other steps continue. */
   skipped?(transaction: PlannedTransaction, step: Step, error: unknown): void;
-  /** All steps that were not skipped are applied. */
+  /** Called when all steps that were not skipped are applied. */
   applied?(transaction: PlannedTransaction): void;
-  /** @param isLeft whether something of it is left to roll back */
+  /** @param isLeft whether a part of the transaction remains to be rolled back */
   rolledBack?(transaction: PlannedTransaction, error: unknown, isLeft: boolean): void;
   /**
-   * It has ended, also in the journal.
-   * @param error why it has failed; undefined when it is done. Without a rollback before, nothing had begun
+   * Called when the transaction has ended, also in the journal.
+   * @param error why it failed; undefined if it succeeded. If there was no rollback before, nothing had begun
    */
   ends?(transaction: PlannedTransaction, records: readonly StepRecord[], error?: unknown): void;
 }

@@ -10,9 +10,9 @@ import {
   systemClock,
 } from '../../core/index.ts';
 
-/** Interval of checks while the journal is unavailable: only a resize would otherwise notice a fixed folder. */
+/** Interval of checks while the journal is unavailable: otherwise only a resize would notice a fixed folder. */
 export const RECHECK_MS = 10_000;
-/** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
+/** Maximum time that a readiness check waits for the disk. A slower disk counts as unavailable. */
 export const ANSWER_MS = 2000;
 
 /** Whether a resize can be journalled, and why not. */
@@ -22,7 +22,7 @@ export interface AvailabilityOptions {
   readonly folder: string;
   readonly log: Log;
   readonly counters: Counters;
-  /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
+  /** If set, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
   readonly clock: Clock | undefined;
   /** Checks whether the folder is writable, and reports the result here. Never rejects. */
   readonly check: () => Promise<Readiness>;
@@ -31,7 +31,7 @@ export interface AvailabilityOptions {
 }
 
 /**
- * Whether the journal's disk takes writes. A disk that is full, read-only, broken or that hangs makes the journal
+ * Tracks whether the journal's disk accepts writes. A disk that is full, read-only, broken or hangs makes the journal
  * unavailable: resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
  */
 export class Availability {
@@ -43,7 +43,7 @@ export class Availability {
 
   constructor(private readonly options: AvailabilityOptions) {}
 
-  /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
+  /** Result of the last write or check. After a failure, not ready until a write or a check succeeds. */
   get readiness(): Readiness {
     return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
   }
@@ -72,7 +72,7 @@ export class Availability {
     }
   }
 
-  /** A write has reached the disk. */
+  /** Records that a write has reached the disk. */
   setAvailable(): void {
     const { folder, hasLeft, log } = this.options;
     this.#writtenAt = this.#clock.now();
@@ -81,7 +81,7 @@ export class Availability {
     if (!hasLeft()) this.cancelRecheck();
   }
 
-  /** A file could not be read or written. Returns the error for the caller. */
+  /** Records that a file could not be read or written. Returns the error for the caller. */
   setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
     const error = unavailable(cause, file, pod);
     this.options.counters.journalFault('unavailable');
@@ -98,7 +98,7 @@ export class Availability {
     });
   }
 
-  /** All callers share one check: on a disk that hangs it does not return, and the next one would wait behind it. */
+  /** Shares one check between all callers: on a disk that hangs it does not return, and others would wait behind it. */
   #check(): Promise<Readiness> {
     return (this.#checking ??= this.options.check().finally(() => (this.#checking = undefined)));
   }
@@ -128,32 +128,32 @@ export function unavailable(cause: unknown, file: string, pod?: string): ShimErr
 }
 
 /**
- * How long a caller, which holds the lock of its pod, waits for a disk that does nothing, in milliseconds: for its own
- * change once that runs, and before that for any change to end. A disk whose fsync takes longer counts as unavailable.
+ * Maximum time that a caller, which holds its pod's lock, waits for a disk without progress, in milliseconds: for its
+ * own change once that runs, before that for any change to end. A disk with a slower fsync counts as unavailable.
  */
 export const LONGEST_CHANGE_MS = 5000;
 
 /** Total wait of a caller for a slow disk, in ms: many pods may be resized at once, and each waits its turn. */
 export const LONGEST_WAIT_MS = 30_000;
 
-/** A change or a read of the journal has taken too long. A change may still reach the disk. */
+/** The error for a change or a read of the journal that took too long. A change may still reach the disk. */
 export class LateChange extends Error {
-  /** @param ms how long it has taken, or the disk has done nothing */
+  /** @param ms how long the change has taken, or how long the disk has made no progress */
   constructor(ms: number = LONGEST_CHANGE_MS) {
     super(`the disk takes longer than ${ms} ms`);
   }
 }
 
-/** A change of a file that has been requested. */
+/** A requested change of a file. */
 export interface RequestedChange {
   readonly done: Promise<void>;
-  /** When its turn came, by {@link Clock.now}. Undefined while it waits for other changes. */
+  /** When the change began, by {@link Clock.now}. Undefined while it waits for other changes. */
   readonly startedAt: number | undefined;
 }
 
 /**
  * Waits for a change. Rejects with {@link LateChange} when the disk takes too long; the change continues.
- * @param lastEnd returns when the disk has last ended any change
+ * @param lastEnd returns when the last change of any file ended
  */
 export async function inTime(change: RequestedChange, lastEnd: () => number, clock: Clock): Promise<void> {
   const from = clock.now();
@@ -175,7 +175,7 @@ export async function inTime(change: RequestedChange, lastEnd: () => number, clo
   }
 }
 
-/** Waits for work of the disk. Rejects with {@link LateChange} when it takes longer than `ms`; the work continues. */
+/** Waits for disk work. Rejects with {@link LateChange} when it takes longer than `ms`; the work continues. */
 export async function atMost<Result>(ms: number, work: Promise<Result>, clock: Clock): Promise<Result> {
   let stop = (): void => undefined;
   const late = new Promise<never>((_, reject) => {

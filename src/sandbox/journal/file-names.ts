@@ -11,8 +11,8 @@ const BAD_END = '.bad';
  */
 export function recordFile(podUid: string): string {
   if (UID.test(podUid)) return `${podUid}.json`;
-  // UTF-16, because UTF-8 encodes all lone surrogates alike.
-  // Loaded here, because no pod of kubelet has such a UID.
+  // Uses UTF-16, because UTF-8 encodes all lone surrogates alike. Loads the module here, because no pod of kubelet has
+  // such a uid.
   const { createHash } = process.getBuiltinModule('node:crypto');
   return `sha256-${createHash('sha256').update(podUid, 'utf16le').digest('hex')}.json`;
 }

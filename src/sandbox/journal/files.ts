@@ -13,11 +13,11 @@ const { O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONL
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
-/** An open folder, and what identifies it. One that is replaced closes when no action uses it any more. */
+/** An open folder and its identity. After {@link leave}, closes when no action uses the folder any more. */
 class OpenFolder {
   readonly #ino: number;
   readonly #dev: number;
-  /** The number of actions that use it. */
+  /** The number of actions that use the folder. */
   #users = 0;
   #isLeft = false;
 
@@ -57,7 +57,7 @@ class OpenFolder {
   }
 
   #closeUnused(): void {
-    // Nothing is left to sync: a close that fails loses nothing.
+    // Nothing is left to sync, so a failed close loses nothing.
     if (this.#isLeft && this.#users === 0) this.handle.close().catch(() => undefined);
   }
 }
@@ -69,7 +69,7 @@ class OpenFolder {
  */
 export class StateFolder {
   #open: OpenFolder | undefined;
-  /** The opening that runs. */
+  /** The opening in progress. */
   #opening: Promise<OpenFolder> | undefined;
 
   constructor(private readonly path: string) {}
@@ -103,7 +103,7 @@ export class StateFolder {
     return true;
   }
 
-  /** Opens the folder once for all callers. `known` is the folder that the path no longer names. */
+  /** Opens the folder again, once for all callers. `known` is the open folder to which the path no longer leads. */
   #openedAgain(known: OpenFolder | undefined): Promise<OpenFolder> {
     // Another caller may have opened it since the check.
     if (this.#open !== undefined && this.#open !== known) return Promise.resolve(this.#open);
@@ -136,7 +136,7 @@ async function statOf(path: string): Promise<Stats | undefined> {
   }
 }
 
-/** Reads what identifies an open folder. Closes it when it is not private. */
+/** Reads the identity of an open folder. Closes the folder if other users may write to it. */
 async function privateStats(handle: FileHandle): Promise<Stats> {
   try {
     const stats = await handle.stat();
@@ -177,8 +177,8 @@ async function openOrMake(path: string): Promise<FileHandle> {
 const openFolder = (path: string): Promise<FileHandle> => open(path, O_RDONLY | O_DIRECTORY);
 
 /**
- * Replaces a file atomically: at every instant it has the old content or the new one. When this rejects, the file has
- * the old content, or the new one if the last step failed, the fsync of the folder.
+ * Replaces a file atomically: at every instant it has the old content or the new one. On rejection, the file has the
+ * old content, or the new one if only the last step failed (the fsync of the folder).
  */
 export async function replaceFile(path: string, folder: FileHandle, name: string, content: Buffer): Promise<void> {
   crashPoint('journal-write-before');
@@ -188,7 +188,7 @@ export async function replaceFile(path: string, folder: FileHandle, name: string
     crashPoint('journal-write-synced');
     await rename(temporary, join(path, name));
   } catch (error) {
-    // On a full disk a partial record takes the space that the next one needs. The first error is the one to report.
+    // On a full disk, a partial record uses the space that the next one needs. The first error is reported.
     await rm(temporary, { force: true }).catch(() => undefined);
     throw error;
   }

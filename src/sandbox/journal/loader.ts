@@ -23,15 +23,15 @@ import {
 } from './record.ts';
 
 /**
- * Why a record stays as it is: a newer shim has written it, or it cannot be read at present (EIO, EMFILE). Its content
- * is not known, so nothing may replace or remove it.
+ * Why a record must not be changed: a newer shim has written it, or it cannot be read at present (EIO, EMFILE). Its
+ * content is unknown, so nothing may replace or remove it.
  */
 interface Withheld {
   readonly kind: 'newer' | 'unread';
   readonly why: string;
 }
 
-/** How many records are withheld, by kind. */
+/** The number of withheld records, by kind. */
 export type WithheldCounts = Readonly<Record<Withheld['kind'], number>>;
 
 const REMEDY = {
@@ -45,13 +45,13 @@ export class WithheldRecords {
 
   constructor(private readonly folder: string) {}
 
-  /** Sets why a record is withheld; undefined when it no longer is. */
+  /** Sets why a record is withheld. Undefined ends that. */
   set(name: string, withheld: Withheld | undefined): void {
     if (withheld === undefined) this.#records.delete(name);
     else this.#records.set(name, withheld);
   }
 
-  /** Returns the names of the files. */
+  /** Returns the file names of the withheld records. */
   names(): readonly string[] {
     return [...this.#records.keys()];
   }
@@ -72,7 +72,7 @@ export class WithheldRecords {
   }
 }
 
-/** How many unreadable records are kept for inspection, the newest ones. */
+/** Maximum number of unreadable records to retain for inspection. The newest ones are retained. */
 const MAX_BAD_FILES = 16;
 /**
  * Errors of open(2) that a file of the wrong kind causes: a symbolic link, a socket, a device without a driver. Any
@@ -83,7 +83,7 @@ const WRONG_KIND = new Set(['ELOOP', 'ENXIO', 'ENODEV']);
 /** Reads a file of at most `max` bytes. */
 export type ReadFile = (file: string, max: number) => Promise<Buffer>;
 
-/** A record that was read, or why it stays as it is. */
+/** A record that was read, or why it is withheld. */
 export type ReadRecord =
   | { readonly record: WrittenRecord; readonly withheld?: undefined }
   | { readonly withheld: Withheld; readonly record?: undefined };
@@ -105,8 +105,8 @@ export class RecordReader {
   ) {}
 
   /**
-   * Returns a record, or why it is withheld; undefined when there is none, or none that any shim can read: that one is
-   * moved aside. Counts and logs each record that it does not return. Never rejects.
+   * Returns a record, or why it is withheld; undefined if there is none, or if no shim can read it: then it is moved
+   * aside. Counts and logs each record that it does not return. Never rejects.
    */
   async read(name: string): Promise<ReadRecord | undefined> {
     const file = join(this.folder, name);
@@ -127,7 +127,7 @@ export class RecordReader {
 
   #withheld(file: string, kind: Withheld['kind'], why: string): ReadRecord {
     const isFirst = this.#first(`${file} ${why}`);
-    // A newer record stays until the next upgrade: it is one fault, however often it is read.
+    // A newer record stays until the next upgrade: it counts as one fault, however often it is read.
     if (isFirst || kind === 'unread') this.counters.journalFault(`${kind}_record`);
     if (isFirst) this.log.error({ file, error: why }, MESSAGES[kind]);
     return { withheld: { kind, why: kind === 'newer' ? why : `cannot be read: ${why}` } };
@@ -162,7 +162,7 @@ export class RecordReader {
     }
   }
 
-  /** Removes all but the newest {@link MAX_BAD_FILES} unreadable records. Never rejects. */
+  /** Removes the oldest unreadable records except for {@link MAX_BAD_FILES}. Never rejects. */
   async removeOldestBad(): Promise<void> {
     try {
       const bad = (await readdir(this.folder)).filter((name) => knownFile(name)?.kind === 'bad');
@@ -183,13 +183,13 @@ export class RecordReader {
   }
 }
 
-/** A record as it is loaded. */
+/** A loaded record. */
 export interface LoadedRecord extends PodRecord {
   /** Written before a reboot: only volumes and deferred requests are still valid. */
   readonly earlierBoot: boolean;
 }
 
-/** A record that is still valid, or why it is withheld. Neither when there is none. */
+/** A valid record, or why it is withheld. Empty if there is no record. */
 interface FoundRecord {
   readonly record?: LoadedRecord;
   readonly withheld?: Withheld | undefined;
@@ -203,7 +203,7 @@ export interface RecordLoaderOptions {
   readonly lock: KeyedLock;
 }
 
-/** Loads the records of the state folder, and removes what a crash or a reboot has left behind. */
+/** Loads the records of the state folder, and removes leftovers of a crash or a reboot. */
 export class RecordLoader {
   constructor(private readonly options: RecordLoaderOptions) {}
 
@@ -221,8 +221,8 @@ export class RecordLoader {
   }
 
   /**
-   * Reads the withheld records again: the disk may be back, or the file replaced. Passes each record to `onRead` in the
-   * moment from which it may be changed. Returns how many these were. Never rejects.
+   * Reads the withheld records again: the disk may work again, or the file may have been replaced. Passes each record
+   * to `onRead` as soon as it may be changed. Returns the number of these records. Never rejects.
    */
   async withheld(bootId: string, onRead: (record: LoadedRecord) => void): Promise<number> {
     const { lock, withheld } = this.options;
@@ -230,7 +230,7 @@ export class RecordLoader {
     for (const name of withheld.names()) {
       await lock.run(name, async () => {
         const read = await this.#record(name, bootId);
-        // Without a pause between these: a change would otherwise start from an empty record, and replace this one.
+        // Nothing is awaited between these statements: a change would otherwise replace this record by an empty one.
         withheld.set(name, read.withheld);
         if (read.record === undefined) return;
         count += 1;
@@ -243,7 +243,7 @@ export class RecordLoader {
   async #file(name: string, bootId: string): Promise<LoadedRecord | undefined> {
     const known = knownFile(name);
     if (known === undefined || known.kind === 'bad') return undefined;
-    // Under the lock: a temporary file that is being written is not a leftover.
+    // Takes the lock: a temporary file that is being written is not a leftover.
     return this.options.lock.run(known.record, async () => {
       if (known.kind === 'record') {
         const read = await this.#record(name, bootId);

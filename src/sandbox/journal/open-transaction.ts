@@ -4,8 +4,8 @@ import type { Step } from '../plan/step.ts';
 import type { JournalledTransaction, PodRecord } from './record.ts';
 
 /**
- * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`:
- * it is as changed even then, and written once the disk works.
+ * Changes a pod's record and writes it. On failure, rejects with JOURNAL_UNAVAILABLE and restores the previous record.
+ * With `hasHappened`, the change stays in memory and is written once the disk works.
  */
 export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
 
@@ -14,7 +14,7 @@ export class OpenTransaction {
   /** The cgroup whose memory.high could not be restored, and why. */
   #highLeft: { readonly cgroup: CgroupPath; readonly why: string } | undefined;
 
-  /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
+  /** @param earlier a transaction whose rollback failed; it stays in the record if this transaction is rolled back */
   constructor(
     private readonly change: ChangeRecord,
     private readonly earlier?: JournalledTransaction,
@@ -34,26 +34,25 @@ export class OpenTransaction {
     });
   }
 
-  /** A memory.high could not be restored: when the transaction is done, it is left in the record for the recovery. */
+  /** Records that a memory.high could not be restored: it stays in the record for the recovery when this ends. */
   leavesHigh(cgroup: CgroupPath, why: string): void {
     this.#highLeft = { cgroup, why };
   }
 
   /**
    * Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start.
-   * It has failed even if that does not reach the disk: until then the pod's status says so, and no other failure takes
-   * its place.
+   * The failure counts even if it does not reach the disk: the pod's status reports it, and no other failure replaces
+   * it.
    */
   failed(why: string): Promise<void> {
     return this.#update(() => ({ failed: why }), 'hasHappened');
   }
 
   /**
-   * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does
-   * not reach the disk, so that no recovery rolls back what the caller knows as applied.
+   * Ends the transaction: every step is applied, or every applied step is rolled back. The end counts even if it does
+   * not reach the disk, so that no recovery rolls back a change that was reported to the caller as applied.
    * @param volumes the current records of the pod's volumes
-   * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not
-   * answered
+   * @param left steps of unanswered updates, to roll back later although the transaction is done
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
     return this.change(
@@ -70,10 +69,10 @@ export class OpenTransaction {
     );
   }
 
-  /** Returns the remains of a done transaction: these steps, and the memory.high that could not be restored. */
+  /** Returns what remains of a done transaction: these steps, and the memory.high values that could not be restored. */
   #leftOf(transaction: JournalledTransaction, steps: readonly Step[]): { transaction?: JournalledTransaction } {
     const before = this.earlier ?? transaction;
-    // Nothing else was left of the earlier one.
+    // The earlier transaction has left only memory.high to restore.
     const highLeft = before.steps.length === 0 && before.failed !== undefined ? before.highs : [];
     const cgroups = new Set([...highLeft.map(({ cgroup }) => cgroup), this.#highLeft?.cgroup]);
     const highs = transaction.highs.filter(({ cgroup }) => cgroups.has(cgroup));

@@ -13,20 +13,20 @@ import { UnansweredUpdates } from './unanswered.ts';
 /** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
 export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
 
-/** Additional input of {@link PodJournal.begin}, in addition to the steps. */
+/** Input of {@link PodJournal.begin} in addition to the steps. */
 export interface BeginOptions {
   /** The current records of the pod's volumes. */
   readonly volumes: PodRecord['volumes'];
   /** The requested volume policies: they set the sizes once the transaction is done. */
   readonly asked?: ReadonlyMap<string, RequestedVolume>;
-  /** memory.high of the cgroups that the transaction may lower. Recorded up front, they save one write each. */
+  /** memory.high of the cgroups where the transaction may lower it. Recording all at the start saves one write each. */
   readonly highs?: readonly PreviousHigh[];
 }
 
 /**
- * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a
- * transaction, set volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for
- * deferred requests and for holds, which never overlap with a section under that lock.
+ * The records of all pods, in memory and on the disk, and their changes: begin, roll back and end a transaction, set
+ * volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for deferred requests and
+ * for holds, which never overlap with a section under that lock.
  */
 export class PodJournal {
   /** Updates that the runtime has not answered. */
@@ -34,7 +34,7 @@ export class PodJournal {
   /** Resolves once the records of the previous process are read. */
   readonly #restored: Promise<void>;
   readonly #records = new Map<string, PodRecord>();
-  /** One change of a record at a time: one that fails must not take back a later one. */
+  /** Serializes the changes of a record: a failed change must not revert a later one. */
   readonly #changes = new KeyedLock();
   readonly #late: ((pods: readonly Identity[]) => void)[] = [];
   #opened: Journal | undefined;
@@ -60,19 +60,19 @@ export class PodJournal {
     return (await this.journal).withheld;
   }
 
-  /** Whether the record of a pod cannot be changed at present, because its content is not known. */
+  /** Whether the record of a pod cannot be changed at present, because its content is unknown. */
   isReadOnly(pod: PodDescription): boolean {
     return this.#opened?.refusal(identityOf(pod).podUid) !== undefined;
   }
 
-  /** Calls `listener` with pods whose records are read only after the start, before any of them can change. */
+  /** Calls `listener` with pods whose records are read after the start, before any of them can change. */
   onLate(listener: (pods: readonly Identity[]) => void): void {
     this.#late.push(listener);
   }
 
   /**
-   * Calls `listener` when a transaction or a hold could not end, because what it has changed could not be rolled back
-   * or the journal not be written, and when its pod has got another sandbox.
+   * Calls `listener` when a transaction or a hold could not end, because its changes could not be rolled back or the
+   * journal could not be written, and when its pod has a new sandbox.
    */
   onUnfinished(listener: () => void): void {
     this.#onUnfinished = listener;
@@ -88,7 +88,7 @@ export class PodJournal {
     for (const record of await journal.load()) this.#inherit(record);
   }
 
-  /** Adds a record of the previous process, which may have ended before the runtime has answered. */
+  /** Adds a record of the previous process. That process may have ended before the runtime answered. */
   #inherit(record: PodRecord): void {
     this.#records.set(record.podUid, record);
     this.unanswered.add(record.sandboxId, record.transaction?.steps ?? []);
@@ -105,7 +105,7 @@ export class PodJournal {
     return record !== undefined && isUnfinished(record);
   }
 
-  /** Reports a new sandbox of a pod: what an earlier one has left unfinished can be recovered now. */
+  /** Reports a new sandbox of a pod: unfinished changes of an earlier sandbox can be recovered now. */
   sandboxAdded(pod: PodDescription): void {
     const record = this.#records.get(identityOf(pod).podUid);
     if (record !== undefined && record.sandboxId !== pod.sandboxId && isUnfinished(record)) this.#onUnfinished();
@@ -126,7 +126,7 @@ export class PodJournal {
   }
 
   /**
-   * Records the memory.high to restore, before a hold lowers it; an empty list after it is restored. Rejects with
+   * Records the memory.high to restore before a hold lowers it, or an empty list after it is restored. Rejects with
    * JOURNAL_UNAVAILABLE.
    */
   async setHolds(pod: PodDescription, holds: readonly PreviousHigh[]): Promise<void> {
@@ -147,7 +147,7 @@ export class PodJournal {
     return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map();
   }
 
-  /** Rejects with JOURNAL_UNAVAILABLE. */
+  /** Records the volumes of a pod. Rejects with JOURNAL_UNAVAILABLE. */
   async setVolumes(pod: PodDescription, volumes: PodRecord['volumes']): Promise<void> {
     await this.#change(identityOf(pod), (record) => ({ ...record, volumes }));
   }
@@ -201,15 +201,15 @@ export class PodJournal {
   }
 
   /**
-   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the one that was removed:
-   * its containers are gone with it. Rejects with JOURNAL_UNAVAILABLE.
+   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the removed sandbox: its
+   * containers no longer exist. Rejects with JOURNAL_UNAVAILABLE.
    */
   async move(removed: string, newest: PodDescription): Promise<void> {
     this.unanswered.forget(removed);
     await this.#change(identityOf(newest), (record) => record);
   }
 
-  /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
+  /** Removes the record of a pod, if it belongs to this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
   async forget(pod: PodDescription | Identity): Promise<void> {
     const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
     this.unanswered.forget(sandboxId);
@@ -221,9 +221,9 @@ export class PodJournal {
   }
 
   /**
+   * Changes the record of a pod.
    * @param identity without a sandbox id, the record's own is used when the change runs: deferred requests change
-   * concurrently
-   *   with transactions
+   *   concurrently with transactions
    */
   async #change(
     identity: Pick<Identity, 'podUid'> & Partial<Identity>,
@@ -258,10 +258,10 @@ export class PodJournal {
       if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
       else await journal.write(record);
     } catch (error) {
-      // A transaction that was to begin does not. One that was to end has: only a crash before the next write leaves it
-      // to recovery.
+      // A transaction that failed to begin in the journal must not run. One that failed to end has ended: only after a
+      // crash before the next write does recovery handle it again.
       if (hasHappened === undefined) this.#putBack(podUid, before);
-      // A write may have failed after the disk had taken it.
+      // A write may have failed after the disk had accepted it.
       if (!empty || isLate(error)) void this.#writeAgain(podUid, journal);
       throw error;
     } finally {
@@ -274,16 +274,16 @@ export class PodJournal {
     else this.#records.set(podUid, record);
   }
 
-  /** Whether a pod's transaction stays in the journal, although nothing is going to end it. */
+  /** Whether a pod's transaction stays in the journal although nothing will end it. */
   #isLeft(podUid: string, written: PodRecord): boolean {
     const record = this.#records.get(podUid);
     return record?.transaction !== undefined && (record !== written || record.transaction.failed !== undefined);
   }
 
-  /** Writes the record of a pod again behind a change that was rejected and may be on the disk, or still get there. */
+  /** Writes a pod's record again after a rejected change, which may be on the disk already or reach it later. */
   async #writeAgain(podUid: string, journal: Journal): Promise<void> {
     const record = this.#records.get(podUid);
-    // A failure is reported by the journal's readiness, and its checks try again.
+    // The journal's readiness reports a failure, and its checks retry the write.
     await (record === undefined ? journal.remove(podUid) : journal.write(record)).catch(() => undefined);
   }
 }
@@ -305,7 +305,7 @@ const isUnfinished = ({ transaction, holds }: PodRecord): boolean => transaction
 const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
   transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;
 
-/** Whether the record has anything that is still valid after a reboot. */
+/** Whether a part of the record is still valid after a reboot. */
 const outlivesBoot = (record: PodRecord | undefined): boolean =>
   record === undefined ||
   record.volumes.size > 0 ||

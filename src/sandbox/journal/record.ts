@@ -21,16 +21,16 @@ import {
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Step } from '../plan/step.ts';
 
-/** The journal's record of one volume: its size policy, where the policy comes from, and the last known mount. */
+/** The journal's record of one volume: its size policy, the source of the policy, and the last known mount. */
 
 export interface VolumeRecord {
   readonly policy: VolumePolicy;
   /**
-   * Where the policy comes from: `seen`, the mount when the shim first saw the volume; `asked`, a request or an
-   * annotation at run time; `found`, a remount by another program.
+   * The source of the policy: `seen`, the mount when the shim first saw the volume; `asked`, a request or an annotation
+   * at run time; `found`, a remount by another program.
    */
   readonly source: 'seen' | 'asked' | 'found';
-  /** Whether an annotation added at run time sets the size: a remount by another program keeps the policy then. */
+  /** Whether an annotation added at run time sets the size. A remount by another program then keeps the policy. */
   readonly annotated: boolean;
   /** Absent until the shim has seen the volume mounted, and after a reboot. */
   readonly mount?: VolumeMount;
@@ -86,14 +86,13 @@ const volumeRecord: z.ZodMiniType<VolumeRecord> = z.strictObject({
 });
 
 /**
- * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is
- * still read: it has the fields of version 4 without those of memory.high's mark, of the other settings of containers
- * and of holds.
+ * The version of the file format. Adding or removing a field changes the version. Version 3, written by 0.1.0, is still
+ * read: it lacks the fields for memory.high's mark, for other settings of containers and for holds.
  */
 export const RECORD_VERSION = 4;
 const OLDEST_VERSION = 3;
 
-/** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
+/** Maximum size of a record in bytes: a hundred times the record of a pod with ten containers. */
 export const MAX_RECORD_BYTES = MiB;
 
 /** A transaction that has not ended. */
@@ -109,7 +108,7 @@ export interface JournalledTransaction {
   readonly undoing: boolean;
   /** The cgroups whose memory.high is lowered to reclaim memory, each once, with the value to restore. */
   readonly highs: readonly PreviousHigh[];
-  /** Why the rollback failed. The marked pod recovers in the background, at its next request or shim start. */
+  /** Why the rollback failed. The pod is recovered in the background, at its next request or at the next start. */
   readonly failed?: string;
 }
 
@@ -124,7 +123,7 @@ export interface PodRecord {
    * value to restore. Never empty.
    */
   readonly holds?: readonly PreviousHigh[];
-  /** The volumes whose size the annotations that the pod was created with do not set, by volume name. */
+  /** The volumes whose size is not set by an annotation from the pod's creation, by volume name. */
   readonly volumes: ReadonlyMap<string, VolumeRecord>;
   /** Deferred requests: opaque JSON values, stored as they are. */
   readonly resizes?: readonly unknown[];
@@ -136,7 +135,7 @@ export interface WrittenRecord extends PodRecord {
   readonly bootId: string;
 }
 
-/** zod/mini loads much faster than zod, but has no messages of its own. */
+/** zod/mini loads much faster than zod, but contains no messages. */
 const inEnglish = en().localeError;
 
 const amountAs = <Value>(of: (value: number) => Value) =>
@@ -149,7 +148,7 @@ const memoryLimit = z.union([z.literal('max'), inBytes]);
 const cpuMax = z.strictObject({ quota: z.union([z.literal('max'), inMicroseconds]), period: inMicroseconds });
 const changeOf = <Value extends z.ZodMiniType>(value: Value) => z.strictObject({ from: value, to: value });
 
-/** The name of a cgroup file: no path, and no name that an object has already. */
+/** The name of a cgroup file. Rejects paths and names of properties that every object has. */
 const settingName = z.string().check(z.regex(/^[a-z_]+\.[a-z0-9_.]+$/i));
 
 const steps = {
@@ -224,7 +223,7 @@ const record = z.strictObject({
 
 /**
  * Returns the content of a pod's file. Throws INVALID_VALUE when it is larger than {@link MAX_RECORD_BYTES}, INTERNAL
- * when it cannot be read back: such a record would be useless after a crash.
+ * when it cannot be decoded again: such a record would be useless after a crash.
  */
 export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   const { podUid, sandboxId, transaction: open, holds, volumes, resizes } = given;
@@ -246,7 +245,7 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   }
   try {
     const { volumes: again } = decodeRecord(content);
-    // Assigning the key `__proto__` of an object adds no property.
+    // Assigning to the key `__proto__` of an object adds no property.
     if (again.size !== volumes.size) throw new Error('a volume has an invalid name');
   } catch (error) {
     const message = `the journal's record of pod ${podUid} cannot be read back: ${messageOf(error)}`;
@@ -255,7 +254,7 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   return content;
 }
 
-/** A record of a newer shim, which may read it again after a downgrade and an upgrade. */
+/** The error for a record of a newer shim, which may read it again after a downgrade and an upgrade. */
 export class NewerRecord extends Error {}
 
 /**

@@ -38,9 +38,9 @@ import { encodeRecord, type PodRecord } from './record.ts';
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 /** Written and removed to check whether the folder is writable. The size is one block of a file system. */
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
-/** On a hung disk, each change blocks a thread of libuv's pool. The other threads must serve all other reads. */
+/** Maximum number of concurrent changes. On a hung disk, each blocks one of the threads that libuv has for files. */
 const MAX_CONCURRENT_CHANGES = 2;
-/** How long the start waits for records, in ms. With the first check: as long as a caller waits for a change. */
+/** Maximum time that the start waits for records, in ms. With the first check: {@link LONGEST_CHANGE_MS}. */
 const LONGEST_READ_MS = LONGEST_CHANGE_MS - ANSWER_MS;
 
 export interface JournalOptions {
@@ -54,7 +54,7 @@ export interface JournalOptions {
   readonly readFile?: ReadFile;
 }
 
-/** How long a removal has to hold: `durable`, after a crash of the machine too; `this-boot`, until the next boot. */
+/** How long a removal must last: `durable`, also after a crash of the machine; `this-boot`, until the next boot. */
 type Removal = 'durable' | 'this-boot';
 
 /** The requested content of a pod's file, or its removal. */
@@ -85,15 +85,15 @@ export class Journal {
   readonly #next = new Map<string, QueuedChange>();
   /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
-  /** Records whose last write failed, by pod uid. May be partly there: fsync of the folder fails after rename. */
+  /** Records whose last write failed, by pod uid. The file may have them: the folder is synced after the rename. */
   readonly #unwritten = new Map<string, Buffer>();
   #bootId: string | undefined;
   readonly #clock: Clock;
-  /** When the disk has last ended a change, also one that failed. */
+  /** When the last change of any file ended, failed ones included. */
   #lastEnd = -Infinity;
-  /** Set when the folder could not be read, or not in time: its records are not known, so none may be written. */
+  /** Set if the folder could not be read in time. Its records are unknown then, so none may be written. */
   #unloaded: { readonly cause: unknown } | undefined;
-  /** The read of all records that runs. */
+  /** The read of all records in progress. */
   #loading: Promise<LoadedRecord[] | undefined> | undefined;
   #onLate: (records: readonly LoadedRecord[]) => void = () => undefined;
 
@@ -113,8 +113,8 @@ export class Journal {
   }
 
   /**
-   * Does not reject for an unusable folder: {@link readiness} and every write report the fault. Waits at most {@link
-   * ANSWER_MS} for a disk that hangs.
+   * Opens the journal. Does not reject for an unusable folder: {@link readiness} and every write report the fault.
+   * Waits at most {@link ANSWER_MS} for a disk that hangs.
    */
   static async open(folder: string, options: JournalOptions = {}): Promise<Journal> {
     const journal = new Journal(folder, options);
@@ -132,17 +132,17 @@ export class Journal {
     return this.#availability.readinessNow();
   }
 
-  /** Calls `listener` with records that were withheld before, in the moment from which they may be changed. */
+  /** Calls `listener` with records that were withheld before, as soon as they may be changed. */
   onLate(listener: (records: readonly LoadedRecord[]) => void): void {
     this.#onLate = listener;
   }
 
-  /** Returns the numbers of records that stay as they are. */
+  /** Returns the numbers of withheld records. */
   get withheld(): WithheldCounts {
     return this.#withheld.counts();
   }
 
-  /** Returns the error for a change of a pod's record that must not be replaced, because its content is not known. */
+  /** Returns the error for a change of a pod's record that must not be replaced, because its content is unknown. */
   refusal(podUid: string): ShimError | undefined {
     if (this.#unloaded === undefined) return this.#withheld.refusal(podUid);
     return unavailable(this.#unloaded.cause, join(this.folder, recordFile(podUid)), podUid);
@@ -153,11 +153,11 @@ export class Journal {
     const file = join(this.folder, PROBE.file);
     try {
       const bootId = await this.#readBootId();
-      // Before the probe: a full disk can be read.
+      // Before the probe: a full disk can still be read.
       await this.#retryReads(bootId);
       await this.#lock.run(PROBE.file, () => this.#change(() => this.#probe(file)));
       const retries = [...this.#unremoved, ...this.#unwritten.keys()].map((podUid) => this.#retry(podUid));
-      // One file that cannot be changed does not keep the others from the disk.
+      // A file that cannot be changed does not prevent the writes of the others.
       await Promise.allSettled(retries);
       await Promise.all(retries);
       this.#availability.setAvailable();
@@ -188,7 +188,7 @@ export class Journal {
 
   #retry(podUid: string): Promise<void> {
     const name = recordFile(podUid);
-    // Under the lock, not queued in #next, so that it does not replace a write that waits.
+    // Takes the lock and is not queued in #next, so that it does not replace a waiting write.
     return this.#lock.run(name, async () => {
       const record = this.#unwritten.get(podUid);
       if (record !== undefined) await this.#applyContent(podUid, name, { record });
@@ -211,11 +211,10 @@ export class Journal {
   }
 
   /**
-   * Removes a pod's record; a missing one is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still exist then,
-   * and {@link check} tries again. Rejects with the {@link refusal} of the pod.
+   * Removes a pod's record; a missing record is not an error. Rejects with JOURNAL_UNAVAILABLE: the record may still
+   * exist then, and {@link check} tries again. Rejects with the {@link refusal} of the pod.
    * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred
-   * requests: if
-   *   such a record reappears after a crash of the machine, it is of an earlier boot and ignored
+   *   requests: if the record reappears after a crash of the machine, it is from an earlier boot and ignored
    */
   async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
     this.#assertKnown(podUid);
@@ -227,7 +226,7 @@ export class Journal {
     if (refusal !== undefined) throw refusal;
   }
 
-  /** Waits for a change, but not for a disk that hangs: the caller holds the lock of its pod. */
+  /** Waits for a change, but not for a hung disk: the caller holds the lock of its pod. */
   async #inTime(podUid: string, change: RequestedChange): Promise<void> {
     try {
       await inTime(change, () => this.#lastEnd, this.#clock);
@@ -237,7 +236,7 @@ export class Journal {
     }
   }
 
-  /** Whether {@link check} has something to try again: a file to read, to write or to remove. */
+  /** Whether {@link check} has a file to read, write or remove again. */
   #hasLeft(): boolean {
     return this.#withheld.names().length > 0 || this.#unwritten.size > 0 || this.#unremoved.size > 0;
   }
@@ -250,7 +249,7 @@ export class Journal {
       return waiting;
     }
     const change: QueuedChange = { content, done: Promise.resolve(), startedAt: undefined };
-    // Set before the lock is requested, which may run the change at once.
+    // Set before the lock is requested, because the lock may run the change immediately.
     this.#next.set(name, change);
     change.done = this.#lock.run(name, () => {
       this.#next.delete(name);
@@ -310,9 +309,9 @@ export class Journal {
    * Returns all readable records; of those of an earlier boot only volumes and deferred requests. Bad records are moved
    * aside as `<name>.bad`, and temporary files that a crash left behind are removed. Records of a newer shim, and those
    * that the disk does not return, stay as they are and are read-only ({@link refusal}). Never rejects: without a
-   * usable folder, or when the disk takes longer than {@link LONGEST_READ_MS}, it returns none, {@link readiness} has
-   * the reason, and nothing is written until the records are read, which {@link onLate} reports. May be called at any
-   * time.
+   * usable folder, or if the disk takes longer than {@link LONGEST_READ_MS}, returns no records, and {@link readiness}
+   * has the reason. Nothing is written then until the records are read, which {@link onLate} reports. May be called at
+   * any time.
    */
   async load(): Promise<LoadedRecord[]> {
     try {
@@ -324,12 +323,12 @@ export class Journal {
     }
   }
 
-  /** All callers share one read: on a disk that hangs it does not return. */
+  /** Shares one read between all callers: on a disk that hangs it does not return. */
   #loadOnce(): Promise<LoadedRecord[] | undefined> {
     return (this.#loading ??= this.#loadAll().finally(() => (this.#loading = undefined)));
   }
 
-  /** Returns undefined when the folder cannot be read. Never rejects. */
+  /** Loads all records. Returns undefined if the folder cannot be read. Never rejects. */
   async #loadAll(): Promise<LoadedRecord[] | undefined> {
     try {
       const bootId = await this.#readBootId();
@@ -337,7 +336,7 @@ export class Journal {
       const loaded = await this.#loader.all(bootId);
       const isLate = this.#unloaded !== undefined;
       this.#unloaded = undefined;
-      // Without a pause before this: a write would replace a record whose content nobody knows.
+      // Nothing is awaited before this: a write would replace a record with unknown content.
       if (isLate && loaded.length > 0) this.#onLate(loaded);
       if (isLate) this.#logLate(loaded.length);
       if (this.#hasLeft()) this.#availability.recheckLater();

@@ -4,19 +4,19 @@ import type { ContainerLimits } from '../pods/pod-state.ts';
 
 /**
  * Updates of containers that the runtime has not answered, by pod and container: they may still arrive, so the pod
- * limit needs room for them. An update that the runtime answers ends what it sets: the runtime makes the updates of one
- * container one after the other.
+ * limit needs room for them. An answered update also settles earlier updates of the same values: the runtime applies
+ * the updates of one container one after the other.
  *
  * In memory. The journal has the steps: after a restart, each update of a transaction that has not ended counts as
  * unanswered.
  */
 export class UnansweredUpdates {
-  /** By sandbox id and container id, the updates of one container joined. A pod's are dropped with its record. */
+  /** By sandbox id and container id, with a container's updates merged. Removed together with the pod's record. */
   readonly #pods = new Map<string, Map<string, ContainerStep>>();
   /** How often a wait for an update has ended without an answer, by sandbox id and container id. */
   readonly #waits = new Map<string, Map<string, number>>();
 
-  /** The runtime has not answered these updates. */
+  /** Records updates that the runtime has not answered. */
   add(sandboxId: string, steps: readonly Step[]): void {
     const updates = this.#pods.get(sandboxId) ?? new Map<string, ContainerStep>();
     for (const step of steps) {
@@ -27,7 +27,7 @@ export class UnansweredUpdates {
     if (updates.size > 0) this.#pods.set(sandboxId, updates);
   }
 
-  /** The runtime has answered an update of a container that sets these values. */
+  /** Records that the runtime has answered an update of a container that sets these values. */
   answered(sandboxId: string, values: { readonly id: string } & { readonly [Field in Settable]?: unknown }): void {
     const updates = this.#pods.get(sandboxId);
     const known = updates?.get(values.id);
@@ -37,7 +37,7 @@ export class UnansweredUpdates {
     else updates.set(known.id, left);
   }
 
-  /** No update of a container can arrive any more. */
+  /** Records that no earlier update of a container can arrive any more. */
   settled(sandboxId: string, id: string): void {
     const updates = this.#pods.get(sandboxId);
     updates?.delete(id);
@@ -45,7 +45,7 @@ export class UnansweredUpdates {
     if (updates?.size === 0) this.forget(sandboxId);
   }
 
-  /** A wait for an update of a container has ended without an answer. */
+  /** Records that a wait for an update of a container has ended without an answer. */
   waited(sandboxId: string, id: string): void {
     const waits = this.#waits.get(sandboxId) ?? new Map<string, number>();
     waits.set(id, this.waitsFor(sandboxId, id) + 1);
@@ -68,7 +68,7 @@ export class UnansweredUpdates {
 
   /**
    * Returns the updates among these steps that have no answer, to roll them back to the newest values.
-   * @param newest what has been applied since
+   * @param newest the values applied since
    */
   left(sandboxId: string, steps: readonly Step[], newest: readonly ContainerLimits[]): ContainerStep[] {
     const updates = this.#pods.get(sandboxId);
@@ -83,7 +83,7 @@ export class UnansweredUpdates {
 
 type Settable = 'memory' | 'cpu' | 'shares';
 
-/** Joins two updates of one container: the limits are the highest ones. */
+/** Merges two updates of one container, with the highest limits of both. */
 const joined = (one: ContainerStep, other: ContainerStep): ContainerStep => ({
   ...one,
   ...other,
@@ -102,7 +102,7 @@ function highest<Name extends 'memory' | 'cpu', Value>(
   return found === undefined ? {} : ({ [name]: found } as { readonly [Field in Name]?: Change<Value> });
 }
 
-/** Returns an update without the values that another one sets. Swap and settings go with memory. */
+/** Returns an update without the values that another update sets. Swap and settings belong to memory. */
 function without(
   { kind, id, memory, cpu, shares, swap, settings }: ContainerStep,
   values: { readonly [Field in Settable]?: unknown },
@@ -115,7 +115,7 @@ function without(
   return Object.keys(left).length === 0 ? undefined : { kind, id, ...left };
 }
 
-/** Returns those values of a step that have no answer, to roll them back to the newest ones. */
+/** Returns the unanswered values of a step, as a step to roll them back to the newest values. */
 function leftOf(
   { kind, id, memory, cpu, shares, swap, settings }: ContainerStep,
   open: ContainerStep,

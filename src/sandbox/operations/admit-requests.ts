@@ -17,9 +17,9 @@ import type { PodState } from '../pods/pod-state.ts';
 import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
 
 /**
- * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the
- * next resize of another pod counts them. Returns a function that drops the record, for a resize that fails, and that
- * returns whether this frees room for other pods. Throws as {@link assertNodeHasRoom}.
+ * Compares the requests of a pod after a resize with the free resources of the node, and records them, so that the next
+ * resize of another pod counts them. Returns a function that drops the record if the resize fails, and that returns
+ * whether this frees resources for other pods. Throws like {@link assertNodeHasRoom}.
  */
 export function admitRequests(
   node: Node,
@@ -31,22 +31,22 @@ export function admitRequests(
   const before = requestsNow(state, desired);
   const after = requestsAfter(state, desired);
   if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => false;
-  // Requests that do not rise always fit: then nothing is read.
+  // Requests that do not rise always fit, so nothing has to be read.
   if (RESOURCES.some((resource) => after[resource] > before[resource])) {
     const allocatable = nodeAllocatable(node, pod);
     assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(node, pod) });
   }
   const { uid } = pod.metadata;
-  // The record of a pod that was removed meanwhile would count until the shim restarts.
+  // A record of a pod that was removed meanwhile would count until the shim restarts.
   if (dryRun || node.registry.knownPod(pod.sandboxId) === undefined) return () => false;
   const undo = node.admitted.record(uid, after, node.kubelet.allocatedPods().get(uid));
   return () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]);
 }
 
 /**
- * Returns what the other pods have requested: as a ResizePod has set it, otherwise as kubelet has admitted it. A pod
- * that has ended has no cgroup any more, and requests nothing. Nor does one that kubelet has evicted: its entry stays
- * until the object is deleted from the API, when its sandbox and its cgroup are gone.
+ * Returns the requests of the other pods: as set by a ResizePod, otherwise as admitted by kubelet. A pod that has ended
+ * has no cgroup and requests nothing. The same applies to a pod that kubelet has evicted: its entry stays until the
+ * object is deleted from the API, but its sandbox and its cgroup no longer exist.
  */
 function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
   const { metadata } = own;
@@ -66,9 +66,9 @@ function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
 }
 
 /**
- * Whether a pod has no cgroup any more. kubelet creates the cgroup of a pod before its volumes and its sandbox
- * (pkg/kubelet/kubelet.go, SyncPod). Without a sandbox, `own`, the cgroup of the pod that is resized, shows where
- * kubelet creates cgroups.
+ * Whether a pod has no cgroup any more. kubelet creates a pod's cgroup before its volumes and its sandbox
+ * (pkg/kubelet/kubelet.go, SyncPod). Without a sandbox, the cgroup of the resized pod `own` shows where kubelet creates
+ * cgroups.
  */
 function hasEnded(
   tree: CgroupTree,

@@ -28,24 +28,24 @@ import { asksSwap, otherValues } from '../values/written-along.ts';
 /** An update of a running container that is forwarded to the runtime. */
 export interface ForwardedUpdate {
   readonly cgroup: CgroupPath;
-  /** The values to restore when the update fails; undefined where none were read. */
+  /** The values to restore if the update fails. Undefined if none were read. */
   readonly before: LiveContainer | undefined;
-  /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
+  /** The changes of the update, including values that the runtime has stored. Undefined if there are none. */
   readonly changes: ContainerStep | undefined;
-  /** Whether an update without an answer is left to the recovery of its pod: it may still arrive. */
+  /** Whether an unanswered update is left to the recovery of its pod, because it may still arrive. */
   readonly isRecovered?: boolean;
 }
 
 export interface Forwarded {
   readonly response: Buffer;
-  /** The container's limits, where the runtime has chosen others than the requested ones. */
+  /** The container's limits, if the runtime has chosen other limits than requested. */
   readonly found?: EffectiveLimits;
 }
 
 /**
  * Forwards an update to the runtime, and verifies it in the kernel (KEP-1287: the status has the new values once they
- * are applied). When it fails midway, or leaves an old limit in the kernel, restores the values from before. Throws
- * what the runtime answers, and CGROUP_WRITE_FAILED.
+ * are applied). If the update fails midway, or leaves an old limit in the kernel, restores the previous values. Throws
+ * the runtime's error, and CGROUP_WRITE_FAILED.
  */
 export async function forwardUpdate(
   node: Node,
@@ -68,19 +68,19 @@ export async function forwardUpdate(
   }
 }
 
-/** The effect that an update was to have on the limits of its pod. */
+/** The planned effect of an update on the limits of its pod. */
 interface PlannedPod {
   /** The pod before the update. */
   readonly before: PodState;
-  /** The pod limits for the requested values, of which those that raise a limit are set. */
+  /** The pod limits for the requested values. Of these, only raised limits are already set. */
   readonly planned: Limits;
-  /** Bounds the pod limits that are derived. */
+  /** Bounds the derived pod limits. */
   readonly bound: (derived: Limits) => Limits;
 }
 
 /**
- * Sets the pod limits that go with what the kernel has for the containers, where the runtime has chosen other limits
- * than the requested ones. Never rejects: the caller's update is applied.
+ * Derives the pod limits from the kernel's limits of the containers, if the runtime has chosen other limits than
+ * requested. Never rejects: the caller's update is applied.
  */
 export async function followKernel(
   node: Node,
@@ -90,7 +90,7 @@ export async function followKernel(
 ): Promise<void> {
   try {
     const now = await readPod(node.tree, pod, []);
-    // A limit that this update has raised goes back, unless the container needs it.
+    // Restores a pod limit that this update has raised, unless the container needs it.
     const raised = {
       ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
       ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
@@ -105,17 +105,17 @@ export async function followKernel(
 
 interface PassThroughOptions {
   readonly report: RequestReport;
-  /** The caller's, in milliseconds by steadyNow; Infinity without one. */
+  /** The caller's deadline, in milliseconds by steadyNow. Infinity without a deadline. */
   readonly deadline: number;
 }
 
 /**
  * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of
- * its pod, but not during another update of the same container. For one that sets shares, the caller holds the pod's
- * lock. The runtime writes all its stored values with the update, and they may be older than the kernel's: then the
+ * its pod, but not during another update of the same container. For an update that sets shares, the caller holds the
+ * pod's lock. The runtime writes all its stored values with the update. If they are older than the kernel's, the
  * kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and rolled back when it
- * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent
- * then.
+ * fails midway; see {@link forwardUpdate}. Throws DEADLINE, without sending anything, if the deadline passes while it
+ * waits.
  */
 export async function passThroughUpdate(
   node: Node,
@@ -137,7 +137,7 @@ export async function passThroughUpdate(
   return node.calls.runBy(containerId, update, deadline, () => lateError(pod, `an update of container ${name}`));
 }
 
-/** Records an update that changes the container's CPU request. Others, such as cpusets, are no resizes. */
+/** Records an update that changes the container's CPU request. Other updates, such as cpusets, are not resizes. */
 async function reported<Result>(
   report: RequestReport,
   changes: ContainerStep | undefined,
@@ -156,7 +156,7 @@ async function reported<Result>(
   }
 }
 
-/** Returns the values that the caller does not ask to change. */
+/** Returns the values that the request does not change. */
 function unasked(before: LiveContainer, request: LinuxContainerResources | null): LiveContainer {
   const { settings = {}, swap, id, memory, cpu } = before;
   const files = settingsIn(request);
@@ -192,7 +192,7 @@ async function valuesNow(
     const after = { id: now.id, ...others.after, ...(shares && { shares: shares.after }) };
     return { cgroup, before, changes: containerChanges(before, after) };
   } catch (error) {
-    // Forwarded a moment later, the update would write stored limits that nothing restores.
+    // If the update were forwarded a moment later, it would write stored limits that nothing restores.
     if (isNotServing(error)) throw error;
     node.failOpen('unreadable_state', containerId, error);
     return undefined;
@@ -200,7 +200,7 @@ async function valuesNow(
 }
 
 /**
- * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next
+ * Restores the limits that a container had before. Never rejects: the caller already has its answer, and the next
  * request reads the limits again. The caller holds the container's `calls` lock.
  */
 export async function restoreAndLog(

@@ -26,8 +26,8 @@ type Resources = Partially<LinuxContainerResources>;
  * does the same; 1.36 calls before it writes, and an error rejects the resize (kubelet
  * pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
  *
- * The runtime replaces all that it has stored, and NRI plugins get the request: like kubelet's, it has all values of
- * the pod (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateUpdatePodSandboxResourcesRequest).
+ * The runtime replaces all stored values, and NRI plugins get the request. So it contains all values of the pod, like
+ * kubelet's request (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateUpdatePodSandboxResourcesRequest).
  *
  * @param shares the pod's shares with those of the overhead, if they have changed
  */
@@ -41,7 +41,7 @@ export async function notifyRuntime(
   const overhead = overheadResources(pod);
   const resources = {
     memory_limit_in_bytes: BigInt(withoutOverhead(memory, pod)),
-    // Without the cpu controller the pod has neither.
+    // Without the cpu controller, the pod has neither quota nor shares.
     ...(weight !== undefined && {
       ...quotaWithoutOverhead(cpu, pod),
       cpu_shares: BigInt(podShares(pod, weight, shares)),
@@ -55,7 +55,7 @@ export async function notifyRuntime(
   }
 }
 
-/** CRI has the pod overhead in a field of its own (pkg/kubelet/kuberuntime, subtractOverheadFromResourceConfig). */
+/** Subtracts the overhead, which CRI has in its own field (kubelet: subtractOverheadFromResourceConfig). */
 const withoutOverhead = (memory: Limit<Bytes>, { overhead }: PodDescription): number =>
   memory === 'max' ? criOfMemoryMax(memory) : Math.max(memory - Math.max(overhead.memoryBytes, 0), 1);
 
@@ -70,9 +70,9 @@ function quotaWithoutOverhead(cpu: CpuMax, pod: PodDescription): Resources {
 }
 
 /**
- * Returns the pod's shares without those of the overhead. Unless they have changed, the pod's weight shows whether
- * those that are known still hold, and whether they include the overhead: those of its creation do not, and those of an
- * update do.
+ * Returns the pod's shares without those of the overhead. If the shares have not changed, the pod's weight shows
+ * whether the known shares are still valid and whether they include the overhead: shares from the pod's creation do
+ * not, shares from an update do.
  */
 function podShares(
   pod: PodDescription,

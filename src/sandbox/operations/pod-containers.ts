@@ -31,8 +31,7 @@ export async function describeContainers(registry: Registry, pod: PodDescription
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
-  // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are
-  // none.
+  // Listed concurrently: the registry does not know containers that were created without the shim, usually none.
   const [listed, described] = await Promise.all([registry.listContainers(pod), describe(known)]);
   const others = await describe(listed.map(({ id }) => id).filter((id) => !known.includes(id)));
   const byId = new Map(
@@ -40,12 +39,12 @@ export async function describeContainers(registry: Registry, pod: PodDescription
       container === undefined ? [] : [[container.containerId, container]],
     ),
   );
-  // The backend lists them in any order. The last container of a name is the current one.
+  // The backend lists containers in any order. The last container of a name is the current one.
   const inOrder = listed.toSorted((one, other) => Number(one.created_at - other.created_at));
   return { all: inOrder.flatMap(({ id }) => byId.get(id) ?? []), listed };
 }
 
-/** Throws POD_ENDED for a pod that has ended for good: kubelet starts no container again and drops its resizes. */
+/** Throws POD_ENDED for a pod that has ended permanently: kubelet restarts none of its containers and drops resizes. */
 export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): void {
   if (hasEnded !== true) return;
   throw new ShimError(
@@ -57,12 +56,12 @@ export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): 
 }
 
 /**
- * KEP-1287: only containers that run are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. No container
- * of it runs again: kubelet creates all of them in another sandbox, and values that the runtime stores for the ended
- * ones have no effect. Throws UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only if no
- * container runs.
- * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end,
- * counts as ended, too
+ * KEP-1287: only running containers are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. None of its
+ * containers runs again: kubelet creates all of them in another sandbox, and values that the runtime stores for the
+ * ended containers have no effect. Throws UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only
+ * if no container runs.
+ * @param waits whether the request is repeated later. If so, the backend is always asked: a container may still run for
+ *   a short time after its sandbox has ended
  */
 export async function assertSandboxRuns(
   backend: Backend,
@@ -96,10 +95,9 @@ async function sandboxStatus(backend: Backend, pod: PodDescription): Promise<Mes
 }
 
 /**
- * Throws NO_RUNNING_CONTAINER unless these containers, which have no cgroup, run nevertheless: then they never have
- * one, as with Kata Containers, and the update says so. kubelet creates others for those that have ended, also while a
- * sandbox is stopped, which is the last to end; and the runtime ignores values for a container that is being started.
- * So values that it stores for them would have no effect.
+ * Throws NO_RUNNING_CONTAINER unless these containers run although they have no cgroup, as with Kata Containers: the
+ * update reports that. For ended containers, kubelet creates new ones, even while a sandbox is being stopped, which
+ * ends last. The runtime ignores values for a container that is being started. So stored values would have no effect.
  */
 export async function assertRunning(
   { procRoot = '/proc' }: { readonly procRoot?: string },
@@ -113,10 +111,10 @@ export async function assertRunning(
 }
 
 /**
- * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, and have
- * a cgroup, or a client has called StartContainer and has no answer. They start with the values from before, which the
- * runtime reads before it creates the cgroup: containerd either only stores an update until the start has ended, or
- * does not answer it until then.
+ * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, but have
+ * a cgroup, or a client's StartContainer call is unanswered. They start with the previous values, which the runtime
+ * reads before it creates the cgroup: until the start has ended, containerd either only stores an update or does not
+ * answer it.
  */
 export function assertNotStarting(pod: PodDescription, starting: readonly string[]): void {
   if (starting.length === 0) return;
@@ -126,7 +124,7 @@ export function assertNotStarting(pod: PodDescription, starting: readonly string
 
 /**
  * Returns the containers that run, or that kubelet may start again. KEP-1287: a container that has ended does not delay
- * the resize of those that run. An exit code alone says nothing: only the declared policy says what kubelet does
+ * the resize of those that run. The exit code is not enough: the declared restart policy determines what kubelet does
  * (kubelet pkg/kubelet/container/helpers.go, ShouldContainerBeRestarted).
  */
 export const mayRunAgain = (
@@ -141,8 +139,8 @@ export const mayRunAgain = (
   });
 
 /**
- * Throws NO_RUNNING_CONTAINER if one of these containers has ended, and what was set for it has no effect. A backend
- * that cannot be asked does not make a resize that was carried out a failure.
+ * Throws NO_RUNNING_CONTAINER if one of these containers has ended, so that its new values have no effect. A backend
+ * that cannot be asked does not make a completed resize fail.
  */
 export async function assertStillRunning(
   registry: Registry,
@@ -166,8 +164,8 @@ function notRunning(pod: PodDescription, names: readonly string[]): ShimError {
 }
 
 /**
- * Throws NO_RUNNING_CONTAINER for containers that the pod declares and that kubelet has not created yet: a pod with
- * init containers gets the others when these have ended.
+ * Throws NO_RUNNING_CONTAINER for declared containers that kubelet has not created yet: in a pod with init containers,
+ * kubelet creates the others after these have ended.
  */
 export function assertCreated(pod: PodDescription, uncreated: readonly string[], waits: boolean): void {
   if (uncreated.length === 0) return;
@@ -204,11 +202,11 @@ type ContainerId = (name: string) => string | undefined;
 export const desiredValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
   valuesById(asked, (name) => described.get(name)?.containerId);
 
-/** Returns the desired values for the history. A container that kubelet has not created has its name as id. */
+/** Returns the desired values for the history. A container that kubelet has not created is listed by its name. */
 export const askedValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
   valuesById(asked, (name) => described.get(name)?.containerId ?? name);
 
-/** Returns the values of a pod before a resize, with the memory requests that earlier ones have set. */
+/** Returns the values of a pod before a resize, including the memory requests that earlier resizes have set. */
 export const knownBefore = (
   { earlierMemoryRequests }: DesiredPod,
   described: Described,
@@ -241,7 +239,7 @@ function withMemoryRequests<Size>(
   return { ...values, pod: { ...pod, ...(memoryRequest !== undefined && { memoryRequest }) }, containers: all };
 }
 
-/** Shares by container id, as the runtime stores them: the kernel has only a weight. */
+/** The runtime's stored shares by container id. The kernel has only a weight. */
 type SharesById = ReadonlyMap<string, CpuShares | undefined>;
 
 /** Returns the shares that the runtime stores. */

@@ -21,14 +21,14 @@ import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
 export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: boolean): void {
   const { growth } = node;
   if (isFinal) growth.stop(pod.sandboxId);
-  // An update that holds the pod's lock meanwhile starts the time again.
+  // Another update under the pod's lock meanwhile restarts the timer.
   else growth.restart(pod.sandboxId, () => void applyVolumeSizes(node, pod, () => !growth.isRunning(pod.sandboxId)));
 }
 
 /**
- * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's
- * next update reads the volumes again.
- * @param isDue whether they are still to be set, asked under the pod's lock
+ * Sets the volumes of a pod to the sizes for its present limits. Never rejects: no caller waits, and the pod's next
+ * update reads the volumes again.
+ * @param isDue called under the pod's lock; returns whether the sizes still have to be set
  */
 export async function applyVolumeSizes(
   node: Node,
@@ -45,9 +45,9 @@ export async function applyVolumeSizes(
 }
 
 /**
- * Sets the volumes whose size is a share of a container that was just created, which may have other limits than the
- * last one of its name. After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does not wait
- * for a resize of the pod. Never rejects.
+ * Sets the volumes whose size is a share of a container that was just created, which may have other limits than its
+ * predecessor of the same name. After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does
+ * not wait for a resize of the pod. Never rejects.
  * @param container its name
  */
 export async function applyContainerShares(node: Node, pod: PodDescription, container: string): Promise<void> {
@@ -55,7 +55,7 @@ export async function applyContainerShares(node: Node, pod: PodDescription, cont
   const isBusy = node.lock.isHeld(lockKeyOf(pod));
   const sized = applyVolumeSizes(node, pod);
   if (!isBusy) await sized;
-  // kubelet restarts a container within a resize (resizePolicy), and calls nothing after it.
+  // kubelet restarts a container within a resize (resizePolicy), without a further call after that.
   const ofName = node.registry.containersOf(pod.sandboxId).filter(({ name }) => name === container);
   if (ofName.length > 1) scheduleVolumeGrowth(node, pod, false);
 }
@@ -82,7 +82,7 @@ function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): P
     const state = await readDeclaredPod(node, pod, volumes);
     observeVolumes(node, pod, volumes, state.memory);
     const pending = node.pending.of(pod, state);
-    // Volumes that have shrunk for a resize that kubelet has admitted but not actuated stay shrunk.
+    // Volumes that were shrunk for a resize that kubelet has admitted but not actuated stay small.
     const sizes =
       pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(node, pod, state))
@@ -118,9 +118,9 @@ export function restoreVolumes(
 }
 
 /**
- * Deletes the journal entry of a removed sandbox, unless the pod's volumes still exist, or its folder and an unfinished
- * transaction: another sandbox of the pod may use its volumes and its cgroup. If the registry knows another sandbox,
- * the entry goes to the newest one: kubelet removes an ended sandbox, and the pod continues in the next.
+ * Deletes the journal entry of a removed sandbox, unless the pod's volumes still exist, or it has a folder and an
+ * unfinished transaction: another sandbox of the pod may use its volumes and its cgroup. If the registry knows another
+ * sandbox, the entry goes to the newest one: kubelet removes an ended sandbox, and the pod continues in the next.
  */
 export function forgetPodRecord(node: Node, pod: PodDescription): void {
   const { registry, journal, log } = node;
@@ -128,7 +128,7 @@ export function forgetPodRecord(node: Node, pod: PodDescription): void {
     const newest = newestSandbox(registry, pod.metadata.uid);
     if (newest !== undefined) await journal.move(pod.sandboxId, newest);
     else if (!isLeftToNext(node, pod)) await journal.forget(pod);
-    // Also pods whose volumes still existed when they were removed: kubelet has unmounted them by now.
+    // Includes pods whose volumes still existed when they were removed: kubelet has unmounted them by now.
     await forgetDeleted(node);
   };
   forget().catch((error: unknown) => {
@@ -161,7 +161,7 @@ export function learnPodVolumes(node: Node, pod: PodDescription): void {
   try {
     if (!hasPodCgroup(pod)) return;
     const mounted = readVolumes(volumes, pod);
-    // Most pods have none, and a start learns all pods of the node.
+    // Most pods have no volumes, and all pods of the node are learned at the start.
     if (mounted.length === 0) return;
     observeVolumes(node, pod, mounted, tree.readMemoryMax(podCgroup(pod)));
     prepareRemounts(volumes, log);

@@ -47,14 +47,14 @@ import {
 } from './pod-containers.ts';
 
 /**
- * Paces the part of each update and resize before its first change, its record in the journal included. That part takes
- * milliseconds of the processor, of the runtime and of the disk. When 200 pods are resized at once, the runtime would
- * have nothing to do until all of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a
- * runtime that hangs delay others, and do not stop them. No more can wait than calls may run at once (SharedLimits).
+ * Paces the part of each update and resize before its first change, including its journal record. This part needs
+ * milliseconds of the processor, of the runtime and of the disk. Otherwise, when 200 pods are resized at once, the
+ * runtime would be idle until all of them are prepared. Each counts for at most 200 ms: one that waits for a hung disk
+ * or runtime delays the others, but does not stop them. SharedLimits bounds how many can wait.
  */
 export const preparations = new PacedActions(8, 200);
 
-/** A resize that is admitted. */
+/** An admitted resize. */
 export interface PreparedResize {
   readonly state: PodState;
   readonly target: PodTarget;
@@ -67,8 +67,8 @@ export interface PreparedResize {
 }
 
 /**
- * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is
- * not admitted; nothing has changed then.
+ * Reads the pod and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws if any part is not
+ * admitted, before anything has changed.
  */
 export async function prepareResize(
   node: Node,
@@ -119,7 +119,7 @@ interface DeclaredContainers {
   readonly declared: DeclaredPod;
 }
 
-/** Reads the containers that the pod has and declares. Throws UNKNOWN_CONTAINER, POD_ENDED and SANDBOX_ENDED. */
+/** Reads the present and declared containers of the pod. Throws UNKNOWN_CONTAINER, POD_ENDED and SANDBOX_ENDED. */
 async function readContainers(
   node: Node,
   pod: PodDescription,
@@ -129,17 +129,17 @@ async function readContainers(
   const { all, listed } = await describeContainers(node.registry, pod);
   const containers = byName(all);
   const declared = await declarePod(node, pod, listed);
-  // Also in a sandbox that has ended: a misspelled name must not wait for the next one.
+  // Also checked if the sandbox has ended: a misspelled name must not wait for the next sandbox.
   if (all.length > 0 || isComplete(declared)) assertKnownNames(pod, asked, declared, containers);
   assertNotEnded(pod, declared);
   await assertSandboxRuns(node.backend, pod, all, waits);
-  // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized
-  // either.
+  // Without containers and a complete source, a wrong name is not detectable while the sandbox may have ended.
+  // Otherwise an unknown container cannot be resized.
   assertKnownNames(pod, asked, declared, containers);
   return { all, containers, declared };
 }
 
-/** Throws for rules of the pod alone: QoS class, requests, static managers, resizePolicy, swap, cgroups above. */
+/** Throws for rules within the pod: QoS class, requests, static managers, resizePolicy, swap, parent cgroups. */
 function assertAdmitted(
   node: Node,
   pod: PodDescription,
@@ -159,7 +159,7 @@ function assertAdmitted(
 interface SplitTargets {
   /** Limits of running containers. */
   readonly targets: readonly ContainerLimits[];
-  /** Updates of the others. */
+  /** Updates of containers that do not run. */
   readonly stored: readonly ContainerStep[];
   readonly withoutCgroup: readonly ContainerDescription[];
   /** Names of containers whose start is in progress. */
@@ -182,7 +182,7 @@ function containerTargets(
   const withoutCgroup: ContainerDescription[] = [];
   const starting: string[] = [];
   const uncreated: string[] = [];
-  // The kernel has no file for a memory request, but kubelet may have derived others from it.
+  // The kernel has no file for a memory request, but kubelet may have derived other values from the request.
   const requested = Object.keys(desired.memoryRequests?.containers ?? {}).map((name): [string, Limits] => [name, {}]);
   for (const [name, limits] of new Map([...requested, ...desired.containers])) {
     assertResizable(pod, state, name);
@@ -208,7 +208,7 @@ function containerTargets(
 const sharesOf = (stored: readonly ContainerStep[]): ContainerLimits[] =>
   stored.flatMap(({ id, shares }) => (shares === undefined ? [] : [{ id, shares: shares.to }]));
 
-/** Adds created, not started containers: they start with the runtime's stored values and need pod limit room. */
+/** Adds containers that were created but not started: they start with the stored values and count in the pod limit. */
 function withCreated(
   state: PodState,
   targets: readonly ContainerLimits[],
@@ -233,7 +233,7 @@ function unknownContainer(pod: PodDescription, name: string, all: readonly strin
   return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
 }
 
-/** Whether the source lists all resizable containers of the pod, also those that kubelet has not created yet. */
+/** Whether the source lists all resizable containers of the pod, including those that kubelet has not created yet. */
 const isComplete = ({ source }: DeclaredPod): boolean => source === 'spec' || source === 'kubelet-state';
 
 /** Throws UNKNOWN_CONTAINER for a container neither present nor declared, also in sizes such as `50%/web`. */
@@ -253,7 +253,7 @@ function assertKnownNames(
     throw unknownContainer(pod, unknown, all, isComplete(declared) ? declared.source : undefined);
 }
 
-/** Throws MEMORY_NOT_RECLAIMABLE. */
+/** Throws MEMORY_NOT_RECLAIMABLE if a container's usage blocks a decrease. */
 async function assertContainerFits(
   tree: CgroupTree,
   pod: PodDescription,
@@ -271,8 +271,8 @@ async function assertContainerFits(
 }
 
 /**
- * Returns the pod's limits: the desired ones, which throw MEMORY_NOT_RECLAIMABLE when usage blocks a decrease,
- * otherwise those derived from its containers, without a decrease that usage blocks.
+ * Returns the pod's limits: the desired ones, otherwise the ones derived from its containers, without decreases that
+ * usage blocks. Throws MEMORY_NOT_RECLAIMABLE if usage blocks a desired decrease.
  */
 async function podLimits(
   node: Node,

@@ -20,13 +20,13 @@ import { storedLimits } from '../pods/stored-limits.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
 import { Transaction } from '../transaction/transaction.ts';
 
-/** Raises a pod limit. Undefined if the limit suffices. */
+/** Raises a pod limit. Undefined if the present limit suffices. */
 type Raise = (() => Promise<void>) | undefined;
 
 /**
- * Raises the pod limit for a container that starts with higher limits than it had in its last run, or was created with:
- * kubelet does not (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts
- * as without the shim.
+ * Raises the pod limit for a container that starts with higher limits than in its last run or at its creation: kubelet
+ * does not do this (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts
+ * as it would without the shim.
  */
 export async function raisePodLimit(
   node: Node,
@@ -44,7 +44,7 @@ export async function raisePodLimit(
   }
 }
 
-/** Returns what raises the pod limit for a container whose limits change; undefined if the limit suffices. */
+/** Returns a function that raises the pod limit for a container's new limits. Undefined if the limit suffices. */
 async function raiseFor(
   node: Node,
   pod: PodDescription,
@@ -59,10 +59,7 @@ async function raiseFor(
   );
 }
 
-/**
- * Returns what raises the pod limit for a change of its containers; undefined if the limit suffices.
- * @param bound omits pod limits that are not raised
- */
+/** Returns a function that raises the pod limit for a change of its containers. Undefined if the limit suffices. */
 function raiseBetween(
   node: Node,
   pod: PodDescription,
@@ -84,8 +81,8 @@ function raiseBetween(
 }
 
 /**
- * KEP-1287, order: raises the pod limit for a new container that replaces one of the same name and has higher limits,
- * also one of a sandbox that has ended: kubelet does not write the cgroup of a pod that exists.
+ * KEP-1287, order: raises the pod limit for a new container with higher limits than its predecessor of the same name,
+ * which may be from an ended sandbox: kubelet does not write the cgroup of an existing pod.
  */
 export async function raisePodForRestart(
   node: Node,
@@ -99,7 +96,7 @@ export async function raisePodForRestart(
   try {
     const pod = await node.registry.pod(sandboxId);
     if (pod === undefined) return;
-    // A first container does not wait for a resize of its pod.
+    // The first container of its name does not wait for a resize of its pod.
     if (!isReplacement(pod) && (await previousContainer(node.registry, pod, containerId, name)) === undefined) return;
     await node.lock.run(lockKeyOf(pod), async () => {
       await tryRecoverPod(node, pod);
@@ -137,7 +134,7 @@ async function raiseForReplaced(
   return change && raiseBetween(node, pod, container.containerId, change);
 }
 
-/** Like {@link raisePodLimit}, with an entry in the history: no request of a client has one for it. */
+/** Like {@link raisePodLimit}, with an entry in the history, because there is no client request that has one. */
 async function raiseAndRecord(
   node: Node,
   pod: PodDescription,
@@ -155,8 +152,8 @@ async function raiseAndRecord(
 }
 
 /**
- * Returns the last container of this name that has run. One that never started had no effect on the pod limit: its
- * client may not know it, when the shim ended before it answered.
+ * Returns the last container of this name that has run. A container that never started had no effect on the pod limit:
+ * its client may not know it, if the shim ended before it answered.
  */
 async function previousContainer(
   registry: Registry,
@@ -179,7 +176,7 @@ type NamedContainer = Pick<ContainerDescription, 'containerId' | 'name'>;
 
 /** A pod whose containers change. */
 interface PodChange {
-  /** The pod as it is. */
+  /** The present pod. */
   readonly state: PodState;
   readonly before: PodState;
   readonly after: PodState;
@@ -204,8 +201,8 @@ const isReplacement = ({ metadata }: PodDescription): boolean => metadata.uid !=
  * ResizePod may have lowered the former, and the pod limit with them; kubelet creates the latter with its own values,
  * one after the other. Undefined if the sandbox is the first one, or if it is unknown what the pod limit was for.
  *
- * Without an earlier container, the pod limit has to hold what the spec declares. Other sources do not report a limit
- * that was set on purpose (a pod-level limit), or an ordinary init container.
+ * Without an earlier container, the pod limit has to hold what the spec declares. Other sources report neither a
+ * deliberately set limit (a pod-level limit) nor an ordinary init container.
  */
 async function replacedContainers(
   node: Node,
@@ -260,8 +257,8 @@ function changeFrom(
 
 /**
  * Returns the declared containers, with those of earlier sandboxes that kubelet has yet to create if the source does
- * not list them. One that ended well may be an ordinary init container: the present pod limit shows whether it counts
- * as one.
+ * not list them. A container that ended successfully may be an ordinary init container: the present pod limit shows
+ * whether it counts as one.
  */
 function withEarlier(
   { source, containers }: NonNullable<PodState['declared']>,
@@ -311,7 +308,7 @@ async function earlierContainers(node: Node, pod: PodDescription): Promise<Reado
   return byName;
 }
 
-/** Returns a pod in which a container starts, before and after its limits change. */
+/** Returns the pod before and after the limits of a starting container change. */
 export function restartedContainer(
   state: PodState,
   container: NamedContainer,
@@ -322,7 +319,7 @@ export function restartedContainer(
   return { state, before: present, after: stateWith(present, [{ id: container.containerId, ...after }]) };
 }
 
-/** Returns the pod as if this container ran with these limits. */
+/** Returns the pod as if this container were running with these limits. */
 function stateWithContainer(state: PodState, container: NamedContainer, limits: EffectiveLimits): PodState {
   const { containers, declared } = state;
   const { containerId: id } = container;
@@ -335,7 +332,7 @@ function stateWithContainer(state: PodState, container: NamedContainer, limits: 
 
 /**
  * Returns the limits with which the previous container of this name counts in the pod limit. Undefined if the runtime
- * stores none. One that runs or has failed counts with its stored limits.
+ * stores none. A container that runs or has failed counts with its stored limits.
  */
 async function limitsBeforeRestart(
   node: Node,
@@ -352,9 +349,8 @@ async function limitsBeforeRestart(
 }
 
 /**
- * Returns the limits with which a container counts that does not run: 0 if it ended well and no source lists it. The
- * pod limit may not have room for it then. A limit that it did not have stays absent: it did not take the pod limit
- * away.
+ * Returns the limits with which a container that does not run counts: 0 if it ended successfully and no source lists
+ * it, because the pod limit may not include it then. A limit that it did not have stays `max`.
  */
 export function countedLimits({ containers }: DeclaredPod, name: string, stored: EffectiveLimits): EffectiveLimits {
   if (!containers.some((one) => one.name === name && one.isUncounted === true)) return stored;

@@ -58,7 +58,7 @@ async function resizeUnderLock(
     try {
       return await transaction.apply();
     } finally {
-      // One that has ended meanwhile is why it failed, or has the new values for nothing.
+      // A container that has ended meanwhile is the cause of a failure, or makes the new values useless.
       await assertSurvived(node, pod, prepared, options);
     }
   });
@@ -101,7 +101,7 @@ async function prepareAndBegin(
   return { prepared, desired, transaction };
 }
 
-/** Carries out a part of a resize that is admitted. When it fails, drops the record of the pod's new requests. */
+/** Runs a part of an admitted resize. If that fails, drops the record of the pod's new requests. */
 async function orDrop<Result>(
   prepared: PreparedResize,
   options: ResizeOptions,
@@ -127,7 +127,7 @@ async function assertSurvived(
   await assertStillRunning(node.registry, pod, ids);
 }
 
-/** Sets pod limits that the request leaves to the shim to the container limits, where a plugin chose others. */
+/** Adapts the pod limits that the request does not set to the container limits, if a plugin has chosen others. */
 async function followChosen(
   node: Node,
   pod: PodDescription,

@@ -49,7 +49,7 @@ type Request = Messages['UpdateContainerResourcesRequest'];
 export interface CallerOf {
   /** In milliseconds by steadyNow; undefined without one. */
   readonly deadline?: number | undefined;
-  /** Default: a CRI client of which nothing is known. */
+  /** Default: a CRI client without known process. */
   readonly requester?: Requester;
 }
 
@@ -58,24 +58,24 @@ interface Found {
   readonly pod: PodDescription;
 }
 
-/** The readings under the pod's lock, before a plan is made. */
+/** The data read under the pod's lock, before a plan is made. */
 interface Read {
   readonly container: ContainerDescription;
   readonly pod: PodDescription;
   readonly wanted: Limits;
   readonly resources: LinuxContainerResources;
-  /** No ordering rule uses shares, but a rollback restores them too. */
+  /** No ordering rule uses shares, but a rollback restores them. */
   readonly shares: { readonly shares?: CpuShares };
   /** The container's cgroup, and its present memory limit. */
   readonly cgroup: CgroupPath;
   readonly memory: Limit<Bytes>;
-  /** The limit on swap that the update lowers. */
+  /** The swap limit that the update lowers. */
   readonly swapAfter: SwapLimits | undefined;
-  /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
+  /** Undefined if the pod has no cgroup of its own: no ordering rule applies then. */
   readonly state: PodState | undefined;
 }
 
-/** An update of a running container that is to be carried out. */
+/** An update of a running container that is ready to be applied. */
 interface Update {
   readonly wanted: Limits;
   readonly memory: MemoryChange;
@@ -84,20 +84,20 @@ interface Update {
   readonly until: number;
 }
 
-/** The update of a container, alone or with its pod. */
+/** The prepared update of a container, alone or together with its pod. */
 type Prepared =
   | { readonly kind: 'stopped'; readonly container: ContainerDescription }
   | ({ readonly kind: 'alone' } & Update)
   | ({ readonly kind: 'in pod' } & Update & Begun);
 
-/** The effect of a container's update on its pod. */
+/** The effect of a container update on its pod. */
 interface Begun {
   readonly transaction: Transaction;
   /** The pod before the update. */
   readonly state: PodState;
   /** The pod limits for the requested values. */
   readonly limits: Limits;
-  /** Bounds the pod limits that are derived from these limits of the container. */
+  /** Bounds the pod limits derived from these limits of the container. */
   readonly bound: (derived: Limits, container: ContainerLimits) => Limits;
   /** Whether no more calls that affect the volumes are expected. */
   readonly isFinal: boolean;
@@ -105,13 +105,13 @@ interface Begun {
 
 /**
  * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after
- * it (KEP-1287, KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and
- * counted. One that sets neither limits nor shares, such as a cpuset, does not wait for the pod's lock.
+ * it (KEP-1287, KEP-6030). A request for a pod that is unknown or unreadable is forwarded unchanged and counted. A
+ * request that sets neither limits nor shares, such as a cpuset, does not wait for the pod's lock.
  *
  * @param forward calls the runtime and returns its answer
- * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * @returns the runtime's answer Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE
- * before anything changes. Throws RECLAIM_TIMEOUT, and what `forward` throws, after the rollback.
+ * @param caller its deadline, in milliseconds by steadyNow, and its identity for the history
+ * @returns the runtime's answer. Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE
+ *   before anything changes. Throws RECLAIM_TIMEOUT, and what `forward` throws, after the rollback.
  */
 export async function updateContainer(
   node: Node,
@@ -127,7 +127,7 @@ export async function updateContainer(
   const { containerId, name } = known;
   const report = node.history.request(identityOf(pod), requester);
   node.outcomes.check(pod.sandboxId, () => validateRequest(found, request), report);
-  // Without a limit in the request, the runtime writes the limits again that it has stored.
+  // Without a limit in the request, the runtime writes its stored limits again.
   const passThrough = (): Promise<Buffer> =>
     passThroughUpdate(node, known, pod, resources, forward, { report, deadline });
   if (resources === null || criFields(name, resources).length === 0) return passThrough();
@@ -140,7 +140,7 @@ export async function updateContainer(
   const writer = { arrival: node.newest.arrival(), text: `an update of container ${name}` };
   const setsLimits = touchesLimits(resources);
   const update = async (): Promise<Buffer> => {
-    // It may have waited for the lock.
+    // The call may have waited for the lock.
     assertInTime(pod, deadline, writer.text);
     await tryRecoverPod(node, pod);
     const response = setsLimits ? await resize(node, found, resources, forward, deadline) : await passThrough();
@@ -152,9 +152,9 @@ export async function updateContainer(
 }
 
 /**
- * Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call
- * waited. The order is that of KEP-1287: limits of the pod that rise, the runtime's call, once the usage is below a
- * lower memory limit, and the rest.
+ * Updates a container whose pod's lock is held. Its state is read only now, because it may have started or ended while
+ * the call waited. The order is that of KEP-1287: raised pod limits, the runtime's call (once usage is below a lower
+ * memory limit), and the rest.
  */
 async function resize(
   node: Node,
@@ -170,7 +170,7 @@ async function resize(
   const callRuntime = (onHigh?: OnHigh): Promise<Forwarded> =>
     lowerMemory(node, memory, until, () => forwardUpdate(node, pod, update, forward, onHigh), onHigh);
   if (prepared.kind === 'alone') {
-    // Not journalled, as there is no limit of the pod.
+    // Not journalled, because no pod limit changes.
     const values = { containers: new Map([[known.containerId, wanted]]) };
     const { response } = await node.outcomes.admit(pod.sandboxId, values, () => callRuntime());
     return response;
@@ -202,7 +202,7 @@ async function prepareAndBegin(
   const { failOpen, registry } = node;
   const container = await readOrFailOpen(failOpen, containerId, () => registry.describeContainer(containerId));
   if (container === undefined) return undefined;
-  // The container has no cgroup yet or any more: the runtime only stores the values.
+  // The container has no cgroup (not yet, or no longer): the runtime only stores the values.
   if (container.state !== ContainerState.CONTAINER_RUNNING) return { kind: 'stopped', container };
   const found = await readOrFailOpen(failOpen, containerId, () => read(node, container, pod, resources));
   if (found === undefined) return undefined;
@@ -255,7 +255,7 @@ async function read(
   return { ...found, state };
 }
 
-/** Plans what goes with the update: pod limits and volumes (KEP-1287, KEP-6030). Journals it. */
+/** Plans the pod limits and volumes for the update (KEP-1287, KEP-6030), and journals them. */
 async function begin(
   node: Node,
   { container, pod, wanted, swapAfter }: Read,
@@ -281,7 +281,7 @@ async function begin(
   };
 }
 
-/** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
+/** Throws INVALID_VALUE for an invalid request. The runtime itself reports an unknown container. */
 function validateRequest({ known, pod }: Found, { linux, windows }: Request): void {
   if (linux === null) return;
   const { text, ids } = containerSubject(known, pod);
@@ -319,21 +319,21 @@ async function findContainer(node: Node, id: string): Promise<Found | undefined>
     if (known !== undefined && pod !== undefined) return { known, pod };
     node.failOpen('unknown_pod', id);
   } catch (error) {
-    // Forwarded a moment later, it might be applied in no order.
+    // If the request were forwarded a moment later, it might be applied in the wrong order.
     if (isNotServing(error)) throw error;
     node.failOpen('unknown_pod', id, error);
   }
   return undefined;
 }
 
-/** The pod limits of the plan do not go with limits that the runtime has chosen itself. */
+/** Returns an error for the planned pod limits if the runtime has chosen other container limits. */
 function refusalFor(step: Step, { found }: Forwarded): Error | undefined {
   const isPodBurst = step.kind === 'burst' && step.id === undefined;
   const isPodLimit = step.kind === 'pod-memory' || step.kind === 'pod-cpu' || isPodBurst;
   return isPodLimit && found !== undefined ? new Error('the runtime applied other limits than requested') : undefined;
 }
 
-/** Returns the container's values to roll back to, and the update as a step; nothing when the pod was not read. */
+/** Returns the container's values to roll back to, and the update as a step. Empty if the pod was not read. */
 function changesOf(
   tree: CgroupTree,
   prepared: Read,

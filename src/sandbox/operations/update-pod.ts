@@ -50,11 +50,11 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  * call (KEP-1287: the runtime is notified after the cgroup is written). The call is idempotent: kubelet writes the same
  * values itself, before or after.
  *
- * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is
- *   answered for with an empty response once the pod's cgroup is written.
- * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history Throws ShimError
- * INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where the
- * runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
+ * @param forward calls the runtime and returns its answer. If the runtime lacks the call (containerd before 2.3), the
+ *   result is an empty response once the pod's cgroup is written.
+ * @param caller its deadline, in milliseconds by steadyNow, and its identity for the history. Throws ShimError
+ *   INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD if the
+ *   runtime lacks the call. Throws RECLAIM_TIMEOUT, and errors of a step or of `forward`, after the rollback.
  */
 export async function updatePod(
   node: Node,
@@ -71,9 +71,9 @@ export async function updatePod(
   node.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request), report);
   const writer = { arrival: node.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
-    // It may have waited for the lock.
+    // The call may have waited for the lock.
     assertInTime(found.pod, deadline, writer.text);
-    // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
+    // Read under the lock: an earlier request may have changed the pod's shares. The pod may also have been removed.
     const pod = (await readOrFailOpen(node.failOpen, sandboxId, () => node.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(node, pod);
     const prepared = await preparations.run(() => prepareAndBegin(node, pod, request, deadline));
@@ -101,7 +101,7 @@ async function findPod(node: Node, id: string): Promise<Found> {
   }
 }
 
-/** Returns the runtime's own answer about an unknown pod. Throws `why` when the runtime lacks the call. */
+/** Returns the runtime's own answer about an unknown pod. Throws `why` if the runtime lacks the call. */
 async function forwardOrThrow(forward: () => Promise<Buffer>, why: unknown): Promise<Buffer> {
   try {
     return await forward();
@@ -140,8 +140,8 @@ async function prepare(node: Node, known: PodDescription, asked: Request): Promi
   const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
   node.outcomes.setDesired(known.sandboxId, { pod: limits });
   node.outcomes.asks(known.sandboxId, { pod: limits }, knownOf(state));
-  // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight
-  // since.
+  // Shares that repeat the weight are not written. If kubelet has written that weight since, they are still the pod's
+  // shares.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
@@ -157,7 +157,7 @@ async function prepare(node: Node, known: PodDescription, asked: Request): Promi
 const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight | undefined): boolean =>
   known !== undefined && weight !== undefined && weightMatchesShares(weight, cpuShares(known));
 
-/** Reads the pod, plans and journals the resize. Undefined if the pod is unreadable: the request goes on as is. */
+/** Reads the pod, plans and journals the resize. Undefined if the pod is unreadable: the request is forwarded as is. */
 async function prepareAndBegin(
   node: Node,
   known: PodDescription,
@@ -169,14 +169,14 @@ async function prepareAndBegin(
   const until = reclaimBy(node.reclaimTimeout, deadline);
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
-  // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
+  // kubelet raises the pod limit before its containers' limits (KEP-1287). Growing volumes wait for both (KEP-6030).
   const pending = node.pending.ofPodUpdate(pod, state, limits.memory);
   const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   return { pod, isFinal, transaction: await Transaction.begin(node, pod, state, target, { until }) };
 }
 
-/** A resize that is journalled. */
+/** A journalled resize. */
 interface Begun {
   /** The pod with the shares of the request. */
   readonly pod: PodDescription;
@@ -202,7 +202,7 @@ async function resize(
 }
 
 /**
- * Returns the limits in `resources`. A value that `resources` does not set stays.
+ * Returns the limits in `resources`. A value that `resources` does not set does not change.
  * @param resources with the overhead, except for the shares
  */
 function podLimits(

@@ -66,13 +66,13 @@ export const formatMemory = (limit: Limit<Bytes>): string => (limit === 'max' ? 
 /** Formats milliCPU as {@link parseMilli} reads it. */
 export const formatMilli = (milli: MilliCpu): string => (milli % 1000 === 0 ? `${milli / 1000}` : `${milli}m`);
 
-/** Formats declared limits. Empty: none. */
+/** Formats declared limits. An absent limit is an empty string. */
 export const amountTexts = ({ memory, milliCpu }: Amounts): { readonly cpu: string; readonly memory: string } => ({
   cpu: milliCpu === undefined ? '' : formatMilli(milliCpu),
   memory: memory === undefined ? '' : formatMemory(memory),
 });
 
-/** The limit whose quota is the largest that the kernel accepts. */
+/** The CPU limit with the largest quota that the kernel accepts. */
 const MAX_MILLI_CPU: MilliCpu = exactMilliCpu(MAX_CPU_QUOTA, DEFAULT_CPU_PERIOD);
 const NO_ZERO_LIMIT = 'use "max" to remove the limit';
 const NO_ZERO_REQUEST = 'leave it out to keep the request';

@@ -1,7 +1,7 @@
 import type { Amounts, DeclaredContainer } from '../pods/declared-pod.ts';
 import type { LiveContainer, PodState } from '../pods/pod-state.ts';
 
-/** How one resource counts in the limit of a pod. Numbers are in the unit of the pod's file; Infinity is no limit. */
+/** How one resource is summed up for the pod limit. Numbers are in the unit of the pod's file; Infinity is no limit. */
 export interface CountedResource {
   /** The limit of a running container. */
   readonly live: (container: LiveContainer) => number;
@@ -13,9 +13,9 @@ export interface CountedResource {
 /** The sum of a pod's limits as kubelet computes it. */
 export interface DeclaredSum {
   readonly sum: number;
-  /** The number of containers in it: each limit may be rounded. */
+  /** The number of containers in the sum. The limit of each may be rounded. */
   readonly count: number;
-  /** The number of containers in it that have no limit. */
+  /** The number of containers in the sum without a limit. */
   readonly unlimited: number;
 }
 
@@ -23,26 +23,26 @@ export interface DeclaredSum {
 type Counted = Pick<PodState, 'containers' | 'declared'>;
 
 /**
- * How the containers count whose kind no source reports. It is found out once for a pod, from its present limit, and
- * holds for the sums before and after a change.
+ * How containers of unknown kind count. Determined once for a pod, from its present limit, and used for the sums before
+ * and after a change.
  */
 export interface Reading {
   /** The containers that count as ordinary init containers, by id. */
   readonly inits: ReadonlySet<string>;
   /** Those of `inits` that ended before all others and were removed from the runtime: no sidecar counts with them. */
   readonly first?: ReadonlySet<string> | undefined;
-  /** The containers without a limit that do not take the pod limit away, by id. */
+  /** The containers without a limit that do not make the pod unlimited, by id. */
   readonly ignored: ReadonlySet<string>;
 }
 
 /**
- * Finds out how the containers of a pod count whose kind no source reports. kubelet made `limit` from all of them.
+ * Determines how the containers of unknown kind count. kubelet computed `limit` from all containers of the pod.
  *
  * - Containers that may be ordinary init containers: kubelet runs these first, so they are the first ones in the order
- *   of creation. As few as possible count as init containers so that the sum fits `limit`: the sum is then as large as
- *   it can be ({@link readingsOf}).
- * - A container without a limit, in a pod with one: for an app container kubelet would have set none (unless the pod
- *   has a pod-level limit). It is most likely an ephemeral container. Its limit is not counted.
+ *   of creation. The number of containers counted as init containers is the smallest for which the sum fits `limit`, so
+ *   that the sum is as large as possible ({@link readingsOf}).
+ * - A container without a limit in a pod with a limit: if it were an app container, kubelet would have set no pod limit
+ *   (unless the pod has a pod-level limit). It is most likely an ephemeral container, and does not count.
  *
  * @param limit the pod limit, with the tolerance for rounding
  */
@@ -61,10 +61,10 @@ export function readingOf(state: PodState, resource: CountedResource, limit: num
 }
 
 /**
- * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such. Of
- * those that the runtime has, each other way counts one more, in the order of creation. Those that it has not wait to
- * be created after the sidecars, or they ended before and were removed: any of them may be init containers, and their
- * order is not known.
+ * Returns each way to count the containers that may be ordinary init containers. The first way counts none of them as
+ * init containers. Of the containers that the runtime has, each further way counts one more, in the order of creation.
+ * Any of the absent containers may be init containers in an unknown order: they are created after the sidecars, or they
+ * ended earlier and were removed.
  */
 export function readingsOf(
   pod: Counted,
@@ -87,7 +87,7 @@ export function readingsOf(
   );
 }
 
-/** More absent containers than this count all alike: the number of subsets doubles with each. */
+/** Maximum number of absent containers to count separately: the number of subsets doubles with each. */
 const MOST_ABSENT = 4;
 
 /** Returns the subsets, small ones first. */
@@ -100,9 +100,9 @@ function subsetsOf(ids: readonly string[]): (readonly string[])[] {
 /**
  * KEP-1287: returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go,
  * ResourceConfigForPod, and k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of
- * the sum of all app containers and sidecars, and the largest ordinary init container with the sidecars before it. In
- * addition the overhead. Ephemeral containers do not count. No limit (Infinity) when an app container has none, or an
- * init container or sidecar together with the sidecars before it.
+ * the sum of all app containers and sidecars, and the largest ordinary init container with the sidecars before it. The
+ * overhead is added. Ephemeral containers do not count. Infinity (no limit) if an app container has no limit, or if an
+ * init container or sidecar and all sidecars before it have none.
  */
 export function declaredSum(
   state: Counted,
@@ -119,8 +119,8 @@ export function declaredSum(
     const finite = value === Infinity ? 0 : value;
     const withPrevious = running + finite;
     const isInit = kind === 'init' || inits.has(id);
-    // kubelet passes an init container or sidecar together with the sidecars before it: only if all have no limit there
-    // is none.
+    // kubelet adds the sidecars before an init container or sidecar to it: there is no limit only if none of them has
+    // one.
     if (value === Infinity && (isInit || kind === 'sidecar' ? withPrevious === 0 : true)) isLimited = false;
     if (isInit) largestInit = Math.max(largestInit, withPrevious);
     // Only sidecars are created before an init container. In a spec all init containers come first.
@@ -131,8 +131,8 @@ export function declaredSum(
 }
 
 /**
- * Returns the containers in the order of their start. Those that ended first and were removed come first. Of those that
- * wait to be created, the init containers come before the app containers, which have no order in the sum.
+ * Returns the containers in the order of their start. Those that ended first and were removed come first. Of the
+ * containers that are not created yet, the init containers come before the app containers, whose order is irrelevant.
  */
 function inOrder(members: readonly Member[], { inits, first }: Pick<Reading, 'inits' | 'first'>): readonly Member[] {
   const waits = ({ isAbsent, mayBeInit }: Member): boolean => isAbsent && mayBeInit;
@@ -150,7 +150,7 @@ interface Member {
   readonly id: string;
   readonly kind: DeclaredContainer['kind'];
   readonly mayBeInit: boolean;
-  /** The runtime has no container of it. */
+  /** The runtime has no container for it. */
   readonly isAbsent: boolean;
   readonly value: number;
 }
@@ -170,8 +170,7 @@ function membersOf({ containers, declared }: Counted, resource: CountedResource)
   const others = [...running.values()].map((live): Member => {
     return { id: live.id, kind: 'unknown', mayBeInit: false, isAbsent: false, value: resource.live(live) };
   });
-  // A spec that is behind lists all containers except new ephemeral ones, which have no limit: a pod gets no others
-  // later.
+  // An outdated spec lacks only new ephemeral containers, which have no limit: a pod gets no other containers later.
   const isNewEphemeral = ({ value }: Member): boolean => declared?.source === 'spec' && value === Infinity;
   return [...members, ...others.filter((one) => !isNewEphemeral(one))];
 }

@@ -6,7 +6,7 @@ import { podName } from '../pods/names.ts';
 
 /**
  * KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed, reclaim has more time, other
- * pods need less or the pod has other containers.
+ * pods request less, or the pod has other containers.
  */
 const FITS_LATER: ReadonlySet<Reason> = new Set([
   Reason.MEMORY_NOT_RECLAIMABLE,
@@ -17,9 +17,9 @@ const FITS_LATER: ReadonlySet<Reason> = new Set([
   Reason.NO_RUNNING_CONTAINER,
 ]);
 /**
- * Failures that do not show whether the resize fits: only a resize that is already deferred survives them. The pod had
- * its containers then. One may end during an attempt, and another sandbox has none until kubelet creates it, after
- * image pulls and init containers. The journal's disk may be full for a while.
+ * Failures that do not show whether the resize fits. A resize that is already deferred stays deferred. The pod had its
+ * containers when the resize was deferred. One may end during an attempt, and a new sandbox has no containers until
+ * image pulls and init containers are done. The journal's disk may be temporarily full.
  */
 const PASSES: ReadonlySet<Code | Reason> = new Set<Code | Reason>([
   Code.UNAVAILABLE,
@@ -41,12 +41,12 @@ export const passes = (error: unknown): boolean =>
 
 /**
  * Whether a resize waits for the recovery of its pod: an earlier one could not be rolled back, or this one was not,
- * because the runtime has not answered an update. Says nothing about whether it fits.
+ * because the runtime has not answered an update. Does not show whether the resize fits.
  */
 export const waitsForRecovery = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
-/** Whether a source that lists all containers of the pod has none of that name: then kubelet creates none either. */
+/** Whether a complete source lacks this container name: kubelet does not create the container then. */
 const isMisspelled = ({ reason, context }: ShimError): boolean =>
   reason === Reason.UNKNOWN_CONTAINER && context.source !== undefined;
 
@@ -62,7 +62,7 @@ export function failureOf(error: unknown, resize?: string): unknown {
   return isServiceError(error) ? backendFailure(error, resize) : error;
 }
 
-/** Returns the error of something that has not begun, because its deadline has passed. */
+/** Returns the error of an operation that has not begun because its deadline has passed. */
 export function lateError(pod: PodDescription, what: string): ShimError {
   const message = `pod ${podName(pod)}: deadline exceeded before: ${what}`;
   return new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid });
@@ -91,7 +91,7 @@ export function backendFailure(error: { code: number; details: string }, resize?
     : new ShimError(Code.INTERNAL, Reason.BACKEND_FAILED, message, context, { cause: error });
 }
 
-/** A step that is not applied, because the pod's present state has no place for it. The others go on. */
+/** A step was skipped because the pod's present state does not allow it. The other steps continue. */
 export class StepSkipped extends Error {
   override readonly name = 'StepSkipped';
 }

@@ -11,7 +11,7 @@ import type { Settings } from '../pods/pod-state.ts';
 export interface MemoryQosChange {
   /** The present memory limit. */
   readonly limit: Limit<Bytes>;
-  /** The present memory.high, memory.min and memory.low, as far as they are known. */
+  /** The known present contents of memory.high, memory.min and memory.low. */
   readonly settings: Settings;
   /** The possible present requests. 0: no request. */
   readonly requests: PossibleRequests;
@@ -19,9 +19,9 @@ export interface MemoryQosChange {
 }
 
 export interface PossibleRequests {
-  /** The value that the spec, kubelet or an earlier resize says. */
+  /** Requests from the spec, kubelet or an earlier resize. */
   readonly declared: readonly Bytes[];
-  /** Other values, for which only kubelet's default factor counts. */
+  /** Other possible requests, checked only with kubelet's default factor. */
   readonly supposed: readonly Bytes[];
 }
 
@@ -34,9 +34,9 @@ export interface WantedMemory {
 /** Input of kubelet's formula that is the same for the whole node. */
 export interface MemoryQosNode {
   readonly pageSize: Bytes;
-  /** Returns what may count as the limit of a container without one, best first. */
+  /** Returns the sizes that may count as the limit of a container without a limit, the most likely one first. */
   readonly sizes: () => readonly Bytes[];
-  /** The factor in kubelet's configuration, as far as the pod's containers show it. */
+  /** The factor in kubelet's configuration, if the pod's containers show it. */
   readonly factor?: number | undefined;
 }
 
@@ -44,7 +44,7 @@ export const MEMORY_HIGH = 'memory.high';
 const RESERVATIONS = ['memory.min', 'memory.low'] as const;
 export const MEMORY_QOS_FILES: readonly string[] = [MEMORY_HIGH, ...RESERVATIONS];
 
-/** KEP-2570 with KEP-1287: returns the files that change, with their new content. */
+/** KEP-2570 with KEP-1287: returns the files that change and their new content. */
 export function memoryQosAfter(change: MemoryQosChange, node: MemoryQosNode): Settings {
   const { limit, settings, wanted } = change;
   const high = sizeIn(settings, MEMORY_HIGH);
@@ -68,7 +68,7 @@ interface Origin extends MemoryAmounts {
   readonly factor: number;
 }
 
-/** Undefined for a value that no formula leads to. */
+/** Returns the values that a memory.high was derived from. Undefined if no formula results in this value. */
 function originOf(
   high: Bytes,
   { limit, requests, wanted }: MemoryQosChange,
@@ -83,7 +83,7 @@ function originOf(
   const { declared, supposed } = requests;
   const amongLimits = (limits: readonly Bytes[]): Origin | undefined =>
     find([...declared, ...supposed], DEFAULT_THROTTLING_FACTOR, limits) ?? find(declared, configured, limits);
-  // A container without a limit of its own may have a finite one from its pod. kubelet then counts what the node has.
+  // A container without its own limit may have a finite limit from its pod. kubelet then uses the size of the node.
   return (limit === 'max' ? undefined : amongLimits([limit])) ?? amongLimits(sizes());
 }
 

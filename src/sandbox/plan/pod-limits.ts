@@ -11,8 +11,8 @@ import { type CountedResource, type DeclaredSum, declaredSum, type Reading, read
 import type { ContainerStep, PodTarget, Step } from './step.ts';
 
 /**
- * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
- * updated"). The sum is that of all declared containers, whether or not they run ({@link declaredSum}).
+ * Returns the pod limits for updates of its containers (docs/resize.md, "The pod limit when one container is updated").
+ * The sum includes all declared containers, running or not ({@link declaredSum}).
  *
  * - A tight limit stays tight (kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: the sum of the
  *   containers).
@@ -95,13 +95,13 @@ function podCpuFor(state: PodState, after: PodState): CpuMax | undefined {
 }
 
 /**
- * Whether the pod limit may go down with the sum. Not when a container without a limit was ignored, and not when a
- * sidecar loses its limit: to kubelet it is 0 then, but it takes more.
+ * Whether the pod limit may be lowered with the sum. Not if a container without a limit was ignored, and not if a
+ * sidecar loses its limit: kubelet counts it as 0 then, although it uses memory or CPU.
  */
 const mayLower = ({ ignored }: Reading, now: DeclaredSum, then: DeclaredSum): boolean =>
   ignored.size === 0 && then.unlimited <= now.unlimited;
 
-/** How far rounding may move a tight limit from the sum. */
+/** Maximum difference between a tight limit and the sum due to rounding. */
 interface Tolerance {
   readonly under: number;
   readonly over: number;
@@ -118,8 +118,8 @@ interface LimitAndSums {
 }
 
 /**
- * Returns the pod limit when the sum of its containers goes from `now` to `then`. Undefined when it stays. The limit
- * moves in the direction of the sum, or not at all.
+ * Returns the pod limit when the sum of its containers changes from `now` to `then`. Undefined if it does not change.
+ * The limit moves in the direction of the sum, or not at all.
  */
 function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }: Tolerance): number | undefined {
   // Infinity - Infinity is NaN: without limits on both sides the pod limit is neither tight nor exceeded, and stays.
@@ -138,8 +138,8 @@ export function isMemoryTight(state: PodState): boolean {
 }
 
 /**
- * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). How containers
- * of unknown kind count follows from the present limit: that held them all.
+ * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). The present
+ * limit, which included all containers, shows how containers of unknown kind count.
  */
 export function fitsPreviousLimit(state: PodState, step: PodLimitStep): boolean {
   if (step.kind === 'pod-memory') {
@@ -154,15 +154,15 @@ export function fitsPreviousLimit(state: PodState, step: PodLimitStep): boolean 
 
 type PodLimitStep = Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>;
 
-/** Returns the most that `count` containers may total in the pod limit before a step; Infinity without one. */
+/** Returns the maximum sum of `count` containers in the pod limit before a step; Infinity without a limit. */
 const mostWithin = (state: PodState, step: PodLimitStep, count: number): number =>
   numberOf(step.kind === 'pod-memory' ? step.from : step.from.quota) + count * extraOf(state, step);
 
-/** Excess of each limit over its part of a pod limit: rounding to a page, or a minimum quota plus rounding. */
+/** Maximum excess of a limit over its part of a pod limit: rounding to a page, or a minimum quota plus rounding. */
 const extraOf = (state: PodState, step: PodLimitStep): number =>
   step.kind === 'pod-memory' ? PAGE_SIZE : MIN_CPU_QUOTA + 1 + percentOf(state, step.from.period);
 
-/** Whether the containers fit the present pod limits if a rollback of this update raises the container's. */
+/** Whether the containers fit the present pod limits when a rollback of this update raises the container's limits. */
 export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerStep): boolean {
   const now = state.containers.find((container) => container.id === id);
   if (now === undefined) return true;
@@ -179,7 +179,7 @@ export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerSt
   );
 }
 
-/** Returns the sum of the present limits, read so that it fits `limit` if it can. */
+/** Returns the sum of the present limits, with unknown containers counted so that it fits `limit` if possible. */
 const presentSum = (state: PodState, resource: CountedResource, limit: number): DeclaredSum =>
   declaredSum(state, resource, readingOf(state, resource, limit));
 
@@ -197,7 +197,7 @@ export function hasRaisedContainer(
   });
 }
 
-/** Whether a memory limit change may raise the sum. A first limit does where no limit counts as 0 (sidecar). */
+/** Whether a memory limit change may raise the sum. A first limit may: a sidecar without a limit counts as 0. */
 const mayRaiseSum = (from: Limit<Bytes>, to: Limit<Bytes>): boolean =>
   (from === 'max') !== (to === 'max') || compareLimits(to, from) > 0;
 
@@ -206,8 +206,8 @@ const mayRaiseCpuSum = (from: CpuMax, to: CpuMax): boolean =>
   (from.quota === 'max') !== (to.quota === 'max') || (!sameCpu(from, to) && compareCpu(to, from) > 0);
 
 /**
- * Whether containers run that these updates do not know, in place of containers that they do, and exceed the pod limit
- * from before this step: those of the pod's next sandbox have the new limits already.
+ * Whether new containers, which these updates do not include, have replaced updated ones and exceed the pod limit from
+ * before this step. The containers of the pod's next sandbox have the new limits already.
  */
 export function nextContainersExceed(state: PodState, updates: readonly ContainerStep[], step: PodLimitStep): boolean {
   if (updates.every(({ id }) => state.containers.some((container) => container.id === id))) return false;
@@ -221,7 +221,7 @@ export function nextContainersExceed(state: PodState, updates: readonly Containe
   return sum(limits) > mostWithin(state, step, count);
 }
 
-/** The most that systemd may have added to each quota, in microseconds. */
+/** Maximum amount that systemd may have added to each quota, in microseconds. */
 const percentOf = ({ inPercents }: PodState, period: number): number => (inPercents ? period / 100 : 0);
 
 /**
@@ -257,13 +257,13 @@ const cpuOf = ({ overhead }: PodState, period: number): CountedResource => ({
 /** Returns the quota of a sum. kubelet applies the kernel's minimum to the sum, too. */
 const quotaOf = ({ sum }: DeclaredSum): number => Math.max(wholeMicroseconds(sum), MIN_CPU_QUOTA);
 
-/** Floating point: thirds of a microsecond do not add up to exactly one. */
+/** Rounds up with a tolerance for floating point: thirds of a microsecond do not add up to exactly one. */
 const wholeMicroseconds = (quota: number): number => Math.ceil(quota - 1e-6);
 
-/** The quota of this rate with another period; Infinity without a limit. */
+/** Returns the quota of the same rate for another period; Infinity without a limit. */
 const quotaIn = (cpu: CpuMax, period: number): number => (numberOf(cpu.quota) * period) / cpu.period;
 
-/** Infinity without a limit. */
+/** Returns a limit as a number; Infinity without a limit. */
 const numberOf = (limit: Limit<number>): number => (limit === 'max' ? Infinity : limit);
 
 function checkedLimit<Unit extends number>(
@@ -279,9 +279,8 @@ function checkedLimit<Unit extends number>(
 }
 
 /**
- * Returns the state with the limits that containers have if updates without an answer still arrive, as far as those
- * raise a limit. KEP-1287: the sum of the containers' limits never exceeds the pod limit, so the pod limit needs room
- * for them.
+ * Returns the state after unanswered updates have arrived, as far as they raise a limit. KEP-1287: the sum of the
+ * containers' limits never exceeds the pod limit, so the pod limit must include them.
  */
 export function ifTheyArrive(state: PodState, updates: readonly ContainerStep[]): PodState {
   return updates.reduce((before, { id, memory, cpu }) => {
@@ -295,7 +294,7 @@ export function ifTheyArrive(state: PodState, updates: readonly ContainerStep[])
   }, state);
 }
 
-/** Updates that a transaction has left without an answer. */
+/** Updates of a transaction that the runtime has not answered. */
 export interface LeftUpdates {
   /** All steps of the transaction. */
   readonly steps: readonly Step[];
@@ -306,9 +305,9 @@ export interface LeftUpdates {
 }
 
 /**
- * Returns the steps of the pod that a later transaction has to leave, so that rolling back {@link LeftUpdates} ends
- * with the pod limits that the later transaction alone would have set. None for a pod limit that it has not derived
- * from the containers.
+ * Returns the pod steps that a later transaction has to leave in the journal, so that rolling back {@link LeftUpdates}
+ * results in the pod limits that the later transaction alone would have set. None for a pod limit that the later
+ * transaction has not derived from the containers.
  *
  * @param state the pod before the later transaction
  */

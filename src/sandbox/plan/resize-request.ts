@@ -25,7 +25,7 @@ export interface MemoryRequests {
   readonly containers: Readonly<Record<string, Bytes>>;
 }
 
-/** Returns a container's memory request. A name may be "constructor", a property every object inherits. */
+/** Returns a container's memory request. Own properties only: a name may be "constructor". */
 export const memoryRequestIn = (requests: MemoryRequests | undefined, container: string): Bytes | undefined =>
   requests !== undefined && Object.hasOwn(requests.containers, container) ? requests.containers[container] : undefined;
 
@@ -41,15 +41,15 @@ export interface ResizeOptions {
    * values are still desired. Throws SUPERSEDED when none is left.
    */
   readonly stillDesired?: () => DesiredPod;
-  /** The request, for the order of all requests. Without it the request supersedes none. */
+  /** The request's place in the order of all requests. Without it, the request supersedes no other request. */
   readonly writer?: { readonly arrival: number; readonly text: string };
   /** Called when the resize is admitted, before its first step. Must not throw. */
   readonly onAdmitted?: () => void;
-  /** Called when the resize has failed after its admission, and other pods may fit because of that. Must not throw. */
+  /** Called if the resize fails after its admission, and other pods may fit because of that. Must not throw. */
   readonly onRoomFreed?: () => void;
-  /** Called when it is known what the request changes, and again when its steps are. Must not throw. */
+  /** Called when the changes of the request are known, and again when its steps are known. Must not throw. */
   readonly onChanges?: (changes: readonly ValueChange[]) => void;
-  /** Called when the resize fails, and something of it is left to roll back. Must not throw. */
+  /** Called if the resize fails and leaves something to roll back. Must not throw. */
   readonly onLeftUnfinished?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;

@@ -30,7 +30,7 @@ export function describeStep(step: Step): string {
   }
 }
 
-/** Returns the changes of a container's step, without the values that only go along with them. */
+/** Returns the changes of a container's step, without unchanged values that are only written along. */
 export function changesOf({ memory, cpu, shares, swap, settings = {} }: ContainerStep): string[] {
   const text = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
   const change = (name: string, from: string | number, to: string | number): string[] =>
@@ -50,9 +50,9 @@ export interface Change<Value> {
 }
 
 /**
- * One update of one container by the runtime. If it has memory and CPU, both go the same way. A value with equal ends
- * goes along: the runtime writes the values that it has stored with each update, and they may be older than the
- * kernel's.
+ * One update of one container by the runtime. If it contains memory and CPU, both change in the same direction. A value
+ * with equal ends is only written along: the runtime writes all its stored values with each update, and they may be
+ * older than the kernel's.
  */
 export interface ContainerStep {
   readonly kind: 'container';
@@ -61,7 +61,7 @@ export interface ContainerStep {
   readonly cpu?: Change<CpuMax>;
   readonly shares?: Change<CpuShares>;
   readonly swap?: Change<Limit<Bytes>>;
-  /** Other files of the container's cgroup by name, with what is written to them. */
+  /** Other files of the container's cgroup by name, with their changes. */
   readonly settings?: Readonly<Record<string, Change<string>>>;
 }
 

@@ -14,9 +14,8 @@ import type { Change, ContainerStep, PodTarget, Step, UnifiedChange } from './st
  *   limit.
  * - KEP-6030 (order of volumes and memory limits): a volume never exceeds a limit that it was below before.
  *
- * A value that the kernel has already needs no step, also when the kernel has rounded it to pages. Values that `state`
- * does not have need none either: a container that does not run, a volume that is not mounted, shares or a weight that
- * were not read.
+ * A value that the kernel already has, possibly rounded to pages, needs no step. Values that `state` does not contain
+ * need none either: a container that does not run, a volume that is not mounted, shares or a weight that were not read.
  *
  * @param stored updates of containers that do not run: the pod limit has room for them, too
  */
@@ -68,7 +67,7 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
   }
   if (cpu !== undefined && !sameCpu(cpu, state.cpu)) {
     const raise = compareCpu(cpu, state.cpu) > 0;
-    // A burst that the request sets is one of its other keys.
+    // A burst that the request sets is one of its `unified` keys.
     const burst = target.unified?.some(({ key }) => key === CPU_BURST) === true ? undefined : state.burst;
     (raise ? before : after).push(...burstSteps({ burst }, cpu), { kind: 'pod-cpu', from: state.cpu, to: cpu });
   }
@@ -79,9 +78,9 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
 }
 
 /**
- * Sizes of memory QoS go with the pod limit: memory.high is lowered before it and raised after it, and memory.min and
- * memory.low cover those of the containers at every instant (kernel cgroup-v2: a cgroup is protected no further than
- * the cgroups above it). For other keys no rule applies.
+ * Sizes of memory QoS are ordered relative to the pod limit: memory.high is lowered before it and raised after it, and
+ * memory.min and memory.low cover those of the containers at every instant (kernel cgroup-v2: a cgroup is protected no
+ * further than the cgroups above it). Other keys have no order.
  */
 function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; readonly lowered: Step[] } {
   const changed = unified.filter(({ from, to }) => from !== to);
@@ -97,10 +96,10 @@ function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; r
 }
 
 /**
- * KEP-1287: what lowers the sum of the limits comes before what raises it, so the sum never exceeds both its old and
- * its new value. To kubelet a sidecar without a limit is 0: under a pod limit that stays finite, the removal of a limit
- * lowers the sum, and a first limit raises it. A pod limit that is not finite before or after is none while its
- * containers change.
+ * KEP-1287: steps that lower the sum of the limits come before steps that raise it, so the sum never exceeds both its
+ * old and its new value. kubelet counts a sidecar without a limit as 0: under a pod limit that stays finite, removing a
+ * limit lowers the sum, and a first limit raises it. A pod limit that is not finite before or after the change does not
+ * limit the containers in between.
  */
 function containerSteps(state: PodState, target: PodTarget, stored: readonly ContainerStep[]): ContainerStep[] {
   const { memory = state.memory, cpu = state.cpu } = target;
@@ -118,9 +117,9 @@ function containerSteps(state: PodState, target: PodTarget, stored: readonly Con
 }
 
 /**
- * Returns what lowers the burst of a container, or of the pod without an id, to a quota. Kernel cgroup-v2,
- * cpu.max.burst: from 0 to the quota. The kernel rejects a quota below the burst, and another sum than its largest
- * quota. No later raise of the quota brings the burst back: the lower one is the container's then.
+ * Returns the step that lowers the burst of a container (of the pod without an id) for a new quota. Kernel cgroup-v2,
+ * cpu.max.burst: from 0 to the quota. The kernel rejects a quota below the burst, and a sum of both above its largest
+ * quota. A later raise of the quota does not restore the burst.
  */
 function burstSteps(
   { id, burst }: { readonly id?: string; readonly burst?: Microseconds | undefined } = {},
@@ -132,7 +131,7 @@ function burstSteps(
     : [{ kind: 'burst', ...(id !== undefined && { id }), from: burst, to }];
 }
 
-/** Returns the burst that goes with a new CPU limit; undefined if the present one may stay. */
+/** Returns the lower burst for a new CPU limit. Undefined if the present burst may stay. */
 export function loweredBurst(burst: Microseconds, cpu: CpuMax | undefined): Microseconds | undefined {
   if (cpu === undefined || cpu.quota === 'max') return undefined;
   const most = microseconds(Math.min(cpu.quota, MAX_CPU_QUOTA - cpu.quota));
@@ -161,7 +160,7 @@ function updatesOf(step: ContainerStep, bounded: { readonly memory: boolean; rea
 }
 
 /**
- * Returns the direction in which a change of a limit moves the sum.
+ * Returns the direction in which the sum changes with a limit.
  * @param way the direction of the limit
  * @param isBounded whether the pod limit stays finite: no limit counts as 0 then
  */
@@ -169,12 +168,12 @@ function inSum(way: number, { from, to }: Change<Limit<number>>, isBounded: bool
   return isBounded && (from === 'max') !== (to === 'max') ? -way : way;
 }
 
-/** Memory with what belongs to it: memory.high goes along with its limit. */
+/** Returns the memory part of a step. It includes memory.high, which changes together with its limit. */
 function memoryPart({ kind, id, memory, swap, settings }: ContainerStep): ContainerStep {
   return { kind, id, ...(memory && { memory }), ...(swap && { swap }), ...settingsWhere(settings, isOfMemory) };
 }
 
-/** No rule applies to shares, to another period for the same rate, or to other settings: they go with CPU. */
+/** Returns the CPU part of a step, including values without an order: shares, another period, and other settings. */
 function cpuPart({ kind, id, cpu, shares, settings }: ContainerStep): ContainerStep {
   const others = settingsWhere(settings, (file) => !isOfMemory(file));
   return { kind, id, ...(cpu && { cpu }), ...(shares && { shares }), ...others };
@@ -182,7 +181,7 @@ function cpuPart({ kind, id, cpu, shares, settings }: ContainerStep): ContainerS
 
 const isOfMemory = (file: string): boolean => file.startsWith('memory.');
 
-/** Returns these settings, and those that go along with each update. */
+/** Returns the wanted settings, and the settings that are written along with each update. */
 function settingsWhere(
   settings: ContainerStep['settings'] = {},
   isWanted: (file: string) => boolean,
@@ -193,8 +192,8 @@ function settingsWhere(
 
 /**
  * Returns one update from a container's values to others, in any direction. Undefined when nothing changes. Swap and
- * settings that `to` names go along unchanged: the runtime would write what it has stored. Swap goes with memory only,
- * with which the runtime stores it as a sum.
+ * settings in `to` are included even if unchanged, because the runtime would write its stored values. Swap is included
+ * only together with memory: the runtime stores their sum.
  */
 export function containerChanges(from: LiveContainer, to: ContainerLimits): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
@@ -233,8 +232,8 @@ function changeOf<Value>(
 }
 
 /**
- * Returns the step that rolls this one back. No step rolls back the caller's own call. A rollback runs these steps in
- * reverse, so the order of KEP-1287 and KEP-6030 holds for it too.
+ * Returns the step that rolls this step back. The caller's own call has none. A rollback runs these steps in reverse
+ * order, which also complies with KEP-1287 and KEP-6030.
  */
 export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
   if (step.kind === 'container') return reversedContainer(step);

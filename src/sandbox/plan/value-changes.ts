@@ -71,11 +71,11 @@ export function memoryRequestChanges(
   );
 }
 
-/** Returns what the steps of a transaction change. The caller's own call has to be replaced by what it changes. */
+/** Returns the value changes of a transaction's steps. Callers replace their own call by its changes first. */
 export const stepChanges = (steps: readonly Step[], nameOf: ContainerName): readonly ValueChange[] =>
   steps.flatMap((step) => changesOfStep(step, nameOf)).filter(isChange);
 
-/** Returns the changes of two parts of one request: a value that both change goes from its first to its last value. */
+/** Merges the changes of two parts of one request: a value in both changes from its first to its last value. */
 export function joinedChanges(first: readonly ValueChange[], later: readonly ValueChange[]): readonly ValueChange[] {
   const all = new Map(first.map((one) => [one.value, one]));
   for (const one of later) all.set(one.value, { ...one, from: all.get(one.value)?.from ?? one.from });
@@ -133,8 +133,8 @@ function changesOfContainer(what: string, { memory, cpu, shares, swap, settings 
 }
 
 /**
- * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown on one side have no direction.
- * Weights have none either: a resize that changes only a weight is `same`.
+ * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown before or after have no
+ * direction. Weights have none either: a resize that changes only a weight is `same`.
  */
 export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): ResizeDirection {
   const changes = [

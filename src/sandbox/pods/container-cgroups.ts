@@ -39,7 +39,7 @@ export function idsInCgroup(tree: Pick<CgroupTree, 'children'>, pod: PodDescript
   }
 }
 
-/** The cgroups of containers. One that was found is stored: it does not change while the container runs. */
+/** The cgroups of containers. A cgroup that was found is stored: it does not change while the container runs. */
 export class ContainerCgroups {
   /** By container id. */
   readonly #stored = new Map<string, CgroupPath>();
@@ -63,15 +63,15 @@ export class ContainerCgroups {
     return cgroup;
   }
 
-  /** Returns the stored cgroup of a container. It is gone once the container has ended. */
+  /** Returns the stored cgroup of a container. It no longer exists once the container has ended. */
   stored(containerId: string): CgroupPath | undefined {
     return this.#stored.get(containerId);
   }
 
   /**
-   * Returns the cgroup of a running container without a call to the backend: the stored one, otherwise the one that the
-   * cgroup driver names after the container, if it exists, which it stores. Undefined if the container or its pod is
-   * not known, or has no such cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
+   * Returns the cgroup of a running container without a call to the backend: the stored one, otherwise the existing
+   * cgroup that the cgroup driver names after the container, which is then stored. Undefined if the container or its
+   * pod is not known, or has no such cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
    */
   known(containerId: string): CgroupPath | undefined {
     const stored = this.#stored.get(containerId);
@@ -97,13 +97,13 @@ export class ContainerCgroups {
   /** Returns a container's cgroup, the stored one if it still exists. Undefined if it does not run. */
   async running(pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
     const stored = this.#stored.get(id);
-    // The cgroup goes when its container ends, and a restart is another container.
+    // The cgroup is removed when its container ends, and a restart creates another container.
     if (stored !== undefined && this.tree.exists(stored)) return stored;
     const container = await this.registry.describeContainer(id);
     return container?.state === ContainerState.CONTAINER_RUNNING ? this.locate(container, pod) : undefined;
   }
 
-  /** Removes a container that is gone. */
+  /** Removes a container that no longer exists. */
   forget(containerId: string): void {
     this.#stored.delete(containerId);
   }

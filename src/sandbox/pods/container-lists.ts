@@ -18,7 +18,7 @@ export interface KnownContainer {
   readonly createdAt?: bigint;
 }
 
-/** How long a pod's containers are waited for, in a list or one by one, in milliseconds. */
+/** Maximum time to wait for a pod's containers, in a list or one by one, in milliseconds. */
 export const LIST_MS = 1000;
 
 type ListedContainer = ListedContainers[number];
@@ -42,7 +42,7 @@ interface ContainerListsOptions {
  * ended.
  */
 export class ContainerLists {
-  /** How many lists are not answered in time. */
+  /** Number of lists that were not answered in time. */
   #late = 0;
 
   constructor(private readonly options: ContainerListsOptions) {}
@@ -70,7 +70,7 @@ export class ContainerLists {
     const known = new Map(this.options.known(pod.sandboxId).map((one) => [one.containerId, one]));
     const deadline = Math.min(steadyNow() + LIST_MS, options.deadline ?? Infinity);
     const ask = async (id: string): Promise<ListedContainer | undefined> => {
-      // One that has a cgroup runs, also while its status is not answered because an update of it hangs.
+      // A container with a cgroup runs, even if its status is not answered because an update of it hangs.
       const one = inCgroup.has(id) ? known.get(id) : undefined;
       try {
         return await this.options.ask(id, one === undefined ? options : { ...options, deadline });
@@ -92,7 +92,7 @@ const running = ({ containerId, sandboxId, name, createdAt }: KnownContainer): L
   pod_sandbox_id: sandboxId,
   metadata: { name, attempt: 0 },
   state: ContainerState.CONTAINER_RUNNING,
-  // One of which only the creation is known was created since the start: after all others.
+  // A container without a known creation time was created since the start, after all others.
   created_at: createdAt ?? BigInt(wallTime()) * 1_000_000n,
   labels: {},
   annotations: {},

@@ -62,8 +62,8 @@ async function withoutSpec(
 }
 
 /**
- * Returns the pod as its spec declares it. The limits and requests are those that kubelet has admitted, where its state
- * has them: the spec has what a user asks for, which kubelet may have deferred (KEP-1287).
+ * Returns the pod as its spec declares it. The limits and requests that kubelet has admitted take precedence: kubelet
+ * may have deferred the values that a user requests in the spec (KEP-1287).
  */
 export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: NewestContainers): DeclaredPod {
   const { qosClass, priority, requests, volumes, hasEnded: isOver } = spec;
@@ -91,7 +91,7 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
 
 /**
  * Whether an ordinary init container has ended and was removed from the runtime: kubelet creates the next containers
- * only after its end. An ephemeral container says nothing: kubelet creates it at any time.
+ * only after its end. Ephemeral containers are ignored: kubelet creates them at any time.
  */
 const hasEnded = ({ containers }: PodSpec, container: SpecContainer, newest: NewestContainers): boolean =>
   container.kind === 'init' &&
@@ -102,9 +102,9 @@ const hasEnded = ({ containers }: PodSpec, container: SpecContainer, newest: New
 
 /**
  * Returns the pod as kubelet's `allocated_pods_state` declares it. Up to 1.35 it lists app containers and sidecars, so
- * that a container that it does not list is an init or an ephemeral container. Since 1.36 it lists ordinary init
- * containers too (kubelet pkg/kubelet/allocation/allocation_manager.go, IsResizableContainer), and does not mark them:
- * a listed container that may be one is `unknown`, and the pod limit itself shows whether kubelet counts it as one.
+ * an unlisted container is an init or an ephemeral container. Since 1.36 it lists ordinary init containers too (kubelet
+ * pkg/kubelet/allocation/allocation_manager.go, IsResizableContainer), and does not mark them: a listed container that
+ * may be one is `unknown`, and the pod limit itself shows whether kubelet counts it as one.
  */
 export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stored: StoredContainers): DeclaredPod {
   const listed = [...entry.containers.keys()];
@@ -115,14 +115,14 @@ export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stor
   return {
     source: 'kubelet-state',
     containers: [
-      // kubelet creates no app container before all init containers have ended: what it created before one of them is a
+      // kubelet creates app containers only after all init containers have ended: a container created earlier is a
       // sidecar.
       ...created.map((one, at) => (at < lastInit && one.kind === 'app' ? { ...one, kind: 'sidecar' as const } : one)),
       ...listed
         .filter((name) => !newest.has(name))
         .map((name): DeclaredContainer => {
           const limits = entry.containers.get(name) ?? {};
-          // It may wait to be created, or have ended and been removed from the runtime.
+          // It may not be created yet, or may have ended and been removed from the runtime.
           return { name, kind: 'unknown', state: 'declared', limits, ...requestsOf(entry, name), mayBeInit: true };
         }),
     ],
@@ -135,7 +135,7 @@ export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stor
 interface Parts {
   readonly entry: PodEntry;
   readonly stored: StoredContainers;
-  /** Whether each listed container has been created: then no ordinary init container is about to run. */
+  /** Whether each listed container has been created, so that no ordinary init container is about to run. */
   readonly isInitialized: boolean;
   /** The container that was created last. */
   readonly last: NewestContainer | undefined;
@@ -172,10 +172,10 @@ function unlistedContainer(
 
 /**
  * Returns the pod as far as the runtime's containers show it. kubelet's labels and annotations
- * (pkg/kubelet/kuberuntime/labels.go, 1.33 to 1.36) tell the name of a container and a preStop hook, and no kind. A
- * container that does not run counts with its stored limits if it was created or if its end was a failure: it is about
- * to start, again. One that ended well counts only if it has a preStop hook. It may be an init container that has
- * completed, or an app container that kubelet restarts.
+ * (pkg/kubelet/kuberuntime/labels.go, 1.33 to 1.36) contain a container's name and preStop hook, but not its kind. A
+ * container that does not run counts with its stored limits if it was created or has failed, because it is about to
+ * start. A container that ended successfully counts only if it has a preStop hook: otherwise it may be a completed init
+ * container, or an app container that kubelet restarts.
  */
 export function fromRuntime(newest: NewestContainers, stored: StoredContainers): DeclaredPod {
   const all = [...newest.values()];
@@ -200,11 +200,11 @@ function containerOf(one: NewestContainer, stored: StoredContainers): DeclaredCo
   return { ...base, kind: 'unknown', ...(hasEndedWell && { isUncounted: true as const }) };
 }
 
-/** Whether an entry lists containers and was fully understood: otherwise an unlisted one may only be missing. */
+/** Whether an entry lists containers and was fully understood. Otherwise an unlisted container may only be missing. */
 const isUsable = (entry: PodEntry | undefined): entry is PodEntry =>
   entry !== undefined && entry.isComplete && entry.containers.size > 0;
 
-/** Returns the QoS class of a pod by the parent of its cgroup. Undefined when that is not one of kubelet's. */
+/** Returns a pod's QoS class from the parent of its cgroup. Undefined if the parent is not a cgroup of kubelet. */
 export function qosOfCgroup({ cgroupParent }: Pick<PodDescription, 'cgroupParent'>): QosClass | undefined {
   const cgroup = driverOf(cgroupParent).podCgroup(cgroupParent);
   return cgroup === undefined ? undefined : qosClassOf(cgroup);

@@ -9,14 +9,14 @@ export type ContainerKind = 'app' | 'sidecar' | 'init' | 'ephemeral' | 'unknown'
 
 /**
  * `declared`: the runtime has no container of it: not created yet, or removed. `ended`: its newest container has ended,
- * and may be replaced by a new one; an ordinary init container that has ended stays so when it is removed, where the
- * pod's spec reports the kind.
+ * and may be replaced by a new one; an ordinary init container stays `ended` after its removal, if the pod's spec
+ * reports its kind.
  */
 export type ContainerPhase = 'declared' | 'created' | 'running' | 'ended';
 
 /**
- * Where the knowledge of a pod comes from, best first: the pod's spec in the API server; kubelet's
- * `allocated_pods_state`; the labels that kubelet sets on its containers; only the containers that the runtime has.
+ * The source of a pod's declaration, best first: the pod's spec in the API server; kubelet's `allocated_pods_state`;
+ * the labels that kubelet sets on its containers; only the containers that the runtime has.
  */
 export type DeclaredSource = 'spec' | 'kubelet-state' | 'kubelet-labels' | 'inference';
 
@@ -42,21 +42,21 @@ export interface DeclaredContainer {
   readonly state: ContainerPhase;
   /** The id of the running container, otherwise of the newest one. Absent while the runtime has none. */
   readonly id?: string;
-  /** The declared limits. Of a running container, the kernel's limits count. Absent: not known. */
+  /** The declared limits. For a running container, the kernel's limits take precedence. Absent: not known. */
   readonly limits?: Amounts;
   /** From the spec or from kubelet's state. Absent: not known. */
   readonly requests?: Amounts;
-  /** The CPU shares that the runtime stores for a container that does not run, where no source has its requests. */
+  /** The CPU shares that the runtime stores for a container that does not run, if no source has its requests. */
   readonly shares?: CpuShares;
   /** Only from the spec. */
   readonly resizePolicy?: ResizePolicy;
   /** Only from the spec, of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
   readonly restartPolicy?: AppRestartPolicy;
-  /** An ordinary init container missing in kubelet's state. kubelet resizes and lists these since 1.36. */
+  /** An ordinary init container missing in kubelet's state, which lists resizable init containers since 1.36. */
   readonly isFixed?: boolean;
-  /** The source does not report whether it is an ordinary init container, and it may be one. */
+  /** Whether it may be an ordinary init container, because the source does not report the kind. */
   readonly mayBeInit?: boolean;
-  /** Not in the pod limit: ended for good as far as is known, or without limits and not an app container. */
+  /** Whether the pod limit excludes it: it ended permanently as far as known, or is no app container and unlimited. */
   readonly isUncounted?: boolean;
 }
 

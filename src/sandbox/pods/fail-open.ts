@@ -1,11 +1,11 @@
-/** Fail open: what the shim cannot understand or read is forwarded unchanged, and counted. */
+/** Fail open: requests that the shim cannot understand, or whose state it cannot read, are forwarded and counted. */
 import { type Counters, type FailOpenReason, type Log, messageOf, oncePerKey, ShimError } from '../../core/index.ts';
 import { isNotServing } from '../../runtime/index.ts';
 
 /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
 export type FailOpen = (reason: FailOpenReason, id: string, error?: unknown) => void;
 
-/** Returns what counts the requests that are forwarded unchanged, and logs each id and reason once. */
+/** Returns a function that counts requests that are forwarded unchanged, and logs each id and reason once. */
 export function failOpenReport(counters: Counters, log: Log): FailOpen {
   const first = oncePerKey();
   return (reason, given, error) => {
@@ -20,8 +20,8 @@ export function failOpenReport(counters: Counters, log: Log): FailOpen {
 
 /**
  * Runs `read`. When the state cannot be read, counts that and returns undefined, so that the request is forwarded
- * unchanged. A rejection (an invalid value, a limit below usage) is thrown, and so is the error of a runtime that does
- * not serve at present: it may serve the forwarded request a moment later, which would then be applied in no order.
+ * unchanged. A rejection (an invalid value, a limit below usage) is thrown, and so is the error of a runtime that is
+ * not ready: it may serve the forwarded request a moment later, without the ordering rules.
  */
 export async function readOrFailOpen<Result>(
   failOpen: FailOpen,

@@ -15,13 +15,13 @@ export const fullName = ({ namespace, name }: { readonly namespace: string; read
 /** Returns `namespace/name`. */
 export const podName = ({ metadata }: PodDescription): string => fullName(metadata);
 
-/** Returns how errors and log lines name a pod. */
+/** Returns the name of a pod in errors and log lines. */
 export const podSubject = (pod: PodDescription): Subject => ({
   text: `pod ${podName(pod)}`,
   ids: { pod: podName(pod) },
 });
 
-/** Returns how errors and log lines name a container. */
+/** Returns the name of a container in errors and log lines. */
 export const containerSubject = ({ name }: Pick<ContainerDescription, 'name'>, pod: PodDescription): Subject => ({
   text: `container ${name}`,
   ids: { container: name, pod: podName(pod) },

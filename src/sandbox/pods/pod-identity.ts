@@ -9,8 +9,8 @@ export interface PodIdentity {
 }
 
 /**
- * Where kubelet has a pod from: `file`, `http` or `api`. kubelet sets this annotation of every pod itself, so a pod's
- * author cannot (kubelet pkg/kubelet/types/pod_update.go, ConfigSourceAnnotationKey).
+ * The source of a pod for kubelet: `file`, `http` or `api`. kubelet sets this annotation of every pod itself, so a
+ * pod's author cannot (kubelet pkg/kubelet/types/pod_update.go, ConfigSourceAnnotationKey).
  */
 const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 

@@ -43,7 +43,7 @@ export interface PodSpecs {
   of(pod: PodIdentity): PodSpec | undefined;
 }
 
-/** Without a connection to the API server no spec is known. */
+/** No specs, used without a connection to the API server. */
 export const noPodSpecs: PodSpecs = { of: () => undefined };
 
 /** The total that the pods of this node may request, from the status of the Node in the API server. */
@@ -52,5 +52,5 @@ export interface NodeAllocatable {
   amounts(): Amounts | undefined;
 }
 
-/** Without a connection to the API server, or without the right to read the Node. */
+/** No allocatable, used without a connection to the API server or without the right to read the Node. */
 export const noNodeAllocatable: NodeAllocatable = { amounts: () => undefined };

@@ -4,7 +4,7 @@ import type { DeclaredPod } from './declared-pod.ts';
 /** A running container with the limits that the kernel has for it. */
 export interface LiveContainer extends EffectiveLimits {
   readonly id: string;
-  /** As the runtime stores them. Undefined where they were not read: no ordering rule needs them. */
+  /** The shares that the runtime stores. Undefined if they were not read: no ordering rule needs them. */
   readonly shares?: CpuShares;
   readonly burst?: Burst;
 }
@@ -35,7 +35,7 @@ export interface PodState {
   /** The running containers, without the sandbox's own. */
   readonly containers: readonly LiveContainer[];
   readonly volumes: readonly VolumeState[];
-  /** The pod as it is declared. Absent where it was not read: then the running containers are all that counts. */
+  /** The declared pod. Absent if it was not read: then only the running containers count. */
   readonly declared?: DeclaredPod;
   /** The cgroups are systemd units. systemd rounds a quota up to whole percents on each unit property change. */
   readonly inPercents?: true;
@@ -46,7 +46,7 @@ export type Settings = Readonly<Record<string, string>>;
 
 /**
  * Limits of a pod or a container, and CPU shares, the only request that the kernel knows. An absent value is not known,
- * not asked for or not changed; `max` is no limit.
+ * not requested or not changed; `max` is no limit.
  */
 export interface Limits {
   readonly memory?: Limit<Bytes>;

@@ -156,9 +156,9 @@ export async function readDeclaredPod(
 }
 
 /**
- * Returns the container with the CPU limit that the runtime has stored if the kernel's is the same in whole percents of
- * a CPU: systemd has written it then, at a reload or with another property of the unit. Restoring the rounded limit
- * would make it permanent.
+ * Returns the container with the CPU limit that the runtime has stored if the kernel's limit is the stored one rounded
+ * to whole percents of a CPU: systemd then wrote it at a reload or with another property of the unit. Restoring the
+ * rounded limit would make it permanent.
  */
 export function withExactQuota<Container extends LiveContainer | undefined>(
   container: Container,
@@ -176,9 +176,8 @@ export const namedCgroup = (pod: PodDescription, id: string): CgroupPath | undef
 
 /**
  * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live
- * weight and the shares of its creation show which; otherwise it is the old formula, which kubelet uses for pods at
- * least up to 1.37 (kubelet pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight). Undefined without the cpu
- * controller.
+ * weight and its shares at creation show the formula; otherwise it is the old one, which kubelet uses for pods at least
+ * up to 1.37 (kubelet pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight). Undefined without the cpu controller.
  */
 export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
   if (live === undefined) return undefined;

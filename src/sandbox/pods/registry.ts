@@ -23,7 +23,7 @@ export class Registry {
   readonly #containers = new Map<string, KnownContainer>();
   /** The ids of the known containers, by sandbox id. */
   readonly #containersByPod = new Map<string, Set<string>>();
-  /** How many calls that start a container have not ended, by its id. */
+  /** Number of calls in progress that start a container, by container id. */
   readonly #starts = new Map<string, number>();
   readonly #watchers: Partial<RegistryWatcher>[] = [];
   readonly #lists: ContainerLists;
@@ -68,7 +68,7 @@ export class Registry {
   }
 
   /**
-   * A call that starts a container has been made. Returns what is called when it has ended. Unknown ids are ignored.
+   * Records the begin of a call that starts a container. Returns a function that records its end. Ignores unknown ids.
    * @param id an id or a unique prefix
    */
   containerStarts(id: string): () => void {
@@ -83,7 +83,7 @@ export class Registry {
     return () => count(-1);
   }
 
-  /** Whether a call that starts a container has not ended, by its full id. Only calls through the shim are known. */
+  /** Whether a call that starts a container has not ended, by its full id. Includes only calls through the shim. */
   isStarting(containerId: string): boolean {
     return this.#starts.has(containerId);
   }
@@ -97,7 +97,7 @@ export class Registry {
     if (container !== undefined) for (const watcher of this.#watchers) watcher.containerStarted?.(container);
   }
 
-  /** @param id an id or a unique prefix; an ambiguous prefix is left to the next recovery */
+  /** Removes a pod. Leaves an ambiguous prefix to the next recovery. @param id an id or a unique prefix */
   forgetPod(id: string): void {
     const sandboxId = uniqueKey(this.#pods, id);
     if (sandboxId === undefined) return;
@@ -130,7 +130,7 @@ export class Registry {
     return this.#containers.has(containerId);
   }
 
-  /** Returns a known container by its full id. Its state is not known: the backend has it. */
+  /** Returns a known container by its full id. Does not include its state, which only the backend reports. */
   container(containerId: string): KnownContainer | undefined {
     return this.#containers.get(containerId);
   }
@@ -209,7 +209,7 @@ export class Registry {
 
   /**
    * Compares the registry with the backend, after a start and after each reconnect. Calls are serialized. Never
-   * rejects: returns whether it succeeded. Pods that were not learned are asked for when they are needed.
+   * rejects: returns whether it succeeded. Requests pods that were not learned when they are needed.
    */
   recover(): Promise<boolean> {
     this.#recovery = this.#recovery.then(async () => {
@@ -247,12 +247,12 @@ export class Registry {
     // A few at a time: containerd answers in parallel, and the node is busy after a start.
     const failures: unknown[] = [];
     await forEachOf(unknown, 8, async (item) => {
-      // A few that cannot be described do not keep the others from being learned.
+      // A few pods that cannot be described do not prevent the others from being learned.
       if (failures.length < MAX_FAILURES)
         await this.pod(item.id, options).catch((error: unknown) => failures.push(error));
     });
     if (failures.length > 0) throw failures[0];
-    // Last: what is stored for a sandbox that was replaced goes to the next one, which has to be known by then.
+    // Removes pods last: data stored for a replaced sandbox moves to the next one, which must be known by then.
     for (const id of before) if (!present.has(id)) this.forgetPod(id);
   }
 
@@ -269,7 +269,7 @@ export class Registry {
   }
 }
 
-/** After this many failures, the backend answers for no pod. */
+/** After this number of failures, the backend is not asked for further pods. */
 const MAX_FAILURES = 8;
 
 interface StatusOfContainer {

@@ -9,7 +9,7 @@ import type { EffectiveLimits } from './pod-state.ts';
 import type { Registry } from './registry.ts';
 import { storedLimits } from './stored-limits.ts';
 
-/** The container of a name that runs, otherwise the newest one. */
+/** The running container of a name, otherwise the newest one. */
 export interface NewestContainer {
   readonly id: string;
   readonly name: string;
@@ -62,7 +62,7 @@ const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
 /** Whether kubelet has created the container. */
 export const isOfKubelet = ({ labels }: NewestContainer): boolean => labels[NAME_LABEL] !== undefined;
 
-/** Whether this is an app container or a sidecar. Ordinary init and ephemeral containers cannot have a hook. */
+/** Whether a container is an app container or a sidecar. Ordinary init and ephemeral containers cannot have a hook. */
 export const isSurelyNoInit = ({ annotations }: NewestContainer): boolean =>
   annotations[PRE_STOP_ANNOTATION] !== undefined;
 

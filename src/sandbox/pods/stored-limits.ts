@@ -47,7 +47,7 @@ export function storedValues(resources: LinuxContainerResources | null | undefin
   };
 }
 
-/** The file of a limit that CRI has as the sum of memory and swap, and also as a key of `unified`. */
+/** The file of the swap limit. CRI has this limit as the sum of memory and swap, and also as a key of `unified`. */
 export const SWAP_MAX = 'memory.swap.max';
 
 /** Returns the files that a CRI message sets by `unified`, cpusets and hugepage limits. */

@@ -31,9 +31,8 @@ function readOrNone<Item>(read: () => readonly Item[]): readonly Item[] {
 }
 
 /**
- * Returns the memory limits of a pod's containers by container name: the base of a volume's `50%/<container>` size. Of
- * a running container the kernel's limit counts, of any other the declared one. A container whose limits no source
- * knows is left out.
+ * Returns the memory limits of a pod's containers by container name: the base of a volume's `50%/<container>` size.
+ * Running containers count with the kernel's limit, others with the declared one. Omits containers with unknown limits.
  */
 export function limitsByName(
   parts: { readonly registry: Registry },

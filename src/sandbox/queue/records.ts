@@ -7,8 +7,8 @@ import type { RequestedPod } from './request.ts';
 import type { Resize } from './resize-table.ts';
 
 /**
- * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The
- * records are plain JSON, stored by pod.
+ * Stores the data that survives a restart of the shim: deferred resizes, memory requests, and requests of annotations.
+ * The records are plain JSON, stored by pod.
  */
 export interface ResizeStore {
   /** Replaces the records of a pod; an empty list removes them. Rejects when the records are not durable. */
@@ -36,7 +36,7 @@ export interface RequestsRecord {
   readonly kind: 'memory-requests';
   readonly pod: PodIdentity;
   readonly memory: MemoryRequests;
-  /** The resources that kubelet had admitted then. Absent: not known. */
+  /** The requests that kubelet had admitted when the record was written. Absent: not known. */
   readonly kubelet?: MemoryRequests;
 }
 
@@ -79,7 +79,7 @@ const schema = z.discriminatedUnion('kind', [
   z.strictObject({ version: z.literal(1), kind: z.literal('annotations'), pod, volumes: z.record(text, text) }),
 ]);
 
-/** zod/mini loads much faster than zod, but has no messages of its own. */
+/** zod/mini loads much faster than zod, but contains no messages. */
 const inEnglish = en().localeError;
 
 /** Validates one record. Returns the record, or a string that says what is wrong with it. */

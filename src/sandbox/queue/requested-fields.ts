@@ -11,7 +11,7 @@ export function fieldsOf({ pod, containers, volumes }: RequestedPod): ReadonlySe
   ]);
 }
 
-/** Returns what a request asks for, before the pod is read: the present values are not known. */
+/** Returns a request's changes before the pod is read, so without present values. */
 export function askedChanges({ pod, containers, volumes }: RequestedPod): readonly ValueChange[] {
   return [
     ...textsOf('pod', pod),
@@ -30,7 +30,7 @@ function textsOf(what: string, { limits, requests }: RequestedResources): ValueC
   return texts.flatMap(([name, to]) => (isSet(to) ? [{ value: `${what} ${name}`, from: '', to }] : []));
 }
 
-/** Returns the request without the fields that `drops` names. Undefined when nothing is left of it. */
+/** Returns the request without the fields for which `drops` is true. Undefined if no field remains. */
 export function withoutFields(requested: RequestedPod, drops: (field: PodField) => boolean): RequestedPod | undefined {
   const left: RequestedPod = {
     pod: withoutAmounts(undefined, requested.pod, drops),

@@ -138,7 +138,7 @@ export class ResizeRunner {
 
   /** Adds a deferred resize of the previous process, and schedules its next attempt. */
   resume({ id, pod, asked, timeoutMs, createdAt }: DeferredRecord): void {
-    // Older than every request of this process, and in their own order.
+    // Older than every request of this process, in their original order.
     const order = (this.#resumed += 1) - Number.MAX_SAFE_INTEGER;
     const requester = this.#requesterOf(pod, asked);
     const active = this.add({ id, pod, requester, asked, defer: true, timeoutMs, createdAt }, order);
@@ -148,7 +148,7 @@ export class ResizeRunner {
     });
   }
 
-  /** The record does not say who asked: volumes with the sizes that the pod's annotations ask for are theirs. */
+  /** Infers the requester, which is not stored: annotations, if the resize sets only annotated volume sizes. */
   #requesterOf({ sandboxId }: Resize['pod'], { pod, containers, volumes }: Resize['asked']): Requester {
     const annotated = this.#stored.annotations.of(sandboxId);
     const isForVolumes = fieldsOf({ pod, containers, volumes: {} }).size === 0;
@@ -156,22 +156,22 @@ export class ResizeRunner {
     return { kind: isForVolumes && isTheirs ? 'annotation' : 'api' };
   }
 
-  /** Ends a deferred resize. Of a resize in progress it waits for the attempt, and no other follows. */
+  /** Ends a deferred resize. For a resize in progress, waits for the attempt, after which no other follows. */
   async cancel(active: ActiveResize): Promise<void> {
     active.cancelled = true;
     if (active.resize.state === 'Deferred') await this.#end(active, 'Canceled', cancelled);
     else await active.attempt;
   }
 
-  /** Ends a deferred resize whose pod is gone. A resize in progress ends with its attempt. */
+  /** Ends a deferred resize whose pod no longer exists. A resize in progress ends with its attempt. */
   podRemoved(active: ActiveResize): void {
     active.podGone = true;
     if (active.resize.state === 'Deferred') this.#enter(active, 'Canceled', podGone);
   }
 
   /**
-   * Moves the resizes of a pod that have not ended to another sandbox of it. Returns whether there were any. Those who
-   * look at the new sandbox have not seen them yet.
+   * Moves the resizes of a pod that have not ended to another sandbox of the pod. Returns whether there were any.
+   * Publishes them again, because watchers of the new sandbox have not seen them.
    */
   podMoved(pod: Resize['pod']): boolean {
     const moved = this.#table.move(pod);
@@ -221,7 +221,7 @@ export class ResizeRunner {
     }
   }
 
-  /** Returns what an attempt of a resize calls while it runs. Its steps are added to `steps`. */
+  /** Returns the callbacks for an attempt of a resize. They add its steps to `steps`. */
   #callbacks(
     active: ActiveResize,
     steps: StepRecord[],
@@ -283,13 +283,13 @@ export class ResizeRunner {
     await this.#dropOlder(active);
   }
 
-  /** Ends a resize that does not fit yet and may not be deferred: Deferred, as for every caller, then Canceled. */
+  /** Ends a resize that does not fit yet and may not be deferred: first Deferred, like all, then Canceled. */
   #cancelUnfit(active: ActiveResize, { reason, message }: Explanation): void {
     this.#enter(active, 'Deferred', { reason, message });
     this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
   }
 
-  /** Retries the resizes that wait for room on the node, in order: another pod may have left some. */
+  /** Retries the resizes that wait for resources on the node, in order: another pod may have freed some. */
   roomFreed(): void {
     if (!this.#isStopping) this.#retries.roomFreed();
   }
@@ -323,7 +323,7 @@ export class ResizeRunner {
   #defer(active: ActiveResize, why: Explanation): void {
     active.wasDeferred = true;
     const { clock, random } = this.options;
-    // The attempt may have read the containers before the start of the one that it waits for.
+    // The attempt may have read the containers before the expected container started.
     const isMissed = active.hasStarted && isOfContainer(why.reason);
     const delay = isMissed ? 0 : retryDelay(active.resize.tries, random(), why.reason);
     this.#enter(active, 'Deferred', { ...why, nextTryAt: clock.wallTime() + delay });
@@ -334,7 +334,7 @@ export class ResizeRunner {
   /** Runs another attempt. Never rejects. */
   #retry(active: ActiveResize, onAdmitted?: () => void): Promise<void> {
     const { id, pod, timeoutMs, reason = '', message = '' } = active.resize;
-    // A newer resize is in progress: run after it, the older values would win.
+    // A newer resize is in progress. If this one ran after it, the older values would replace the newer ones.
     if (hasNewer(this.#table, active)) {
       this.#defer(active, { reason, message });
       return Promise.resolve();
@@ -387,7 +387,7 @@ const isRolledBack = ({ resize, isUnfinished }: ActiveResize, failure: unknown):
 /** Whether the sandbox of an attempt was removed. */
 const isGone = (failure: unknown): boolean => failure instanceof ShimError && failure.code === Code.NOT_FOUND;
 
-/** Returns an attempt's failure. Removal of a sandbox that the pod has replaced does not mean the pod is gone. */
+/** Returns an attempt's failure. If the removed sandbox was replaced, the pod still exists. */
 function ofMovedPod({ resize }: ActiveResize, tried: Resize['pod'], failure: unknown): unknown {
   const { sandboxId, namespace, name } = resize.pod;
   if (!isGone(failure) || sandboxId === tried.sandboxId) return failure;
@@ -400,7 +400,7 @@ function ofMovedPod({ resize }: ActiveResize, tried: Resize['pod'], failure: unk
   );
 }
 
-/** Reasons with which a resize ends although nothing has failed. */
+/** Reasons that end a resize without a failure. */
 const ENDS: ReadonlySet<Reason> = new Set([Reason.SUPERSEDED, Reason.POD_ENDED]);
 
 const noReason = { reason: undefined, message: undefined };

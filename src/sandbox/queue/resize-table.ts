@@ -13,14 +13,14 @@ export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
 
 /**
  * One resize in its present state. Immutable: each change creates a new object. Times are in milliseconds since the
- * epoch, for users: no pause or order depends on them.
+ * epoch, for display only: no pause or order depends on them.
  */
 export interface Resize {
   readonly id: string;
   readonly pod: PodIdentity;
   readonly requester: Requester;
   readonly asked: RequestedPod;
-  /** Whether it is retried when it does not fit yet. */
+  /** Whether the resize is retried when it does not fit yet. */
   readonly defer: boolean;
   /** Timeout of each attempt. */
   readonly timeoutMs: number;
@@ -78,7 +78,7 @@ export interface ResizeEvent {
         readonly changes: readonly ValueChange[];
         /** Whether steps had been applied and were rolled back. */
         readonly isRolledBack: boolean;
-        /** How often the requester has asked for it with this result. */
+        /** Number of times that the requester asked for this resize with this result. */
         readonly count: number;
       }
     | { readonly kind: 'step'; readonly record: StepRecord };
@@ -126,7 +126,7 @@ export interface ActiveResize {
   stopTimer: () => void;
 }
 
-/** Length of ids that resizectl prints. A shorter prefix is often ambiguous, or a pod name of hex letters. */
+/** Length of ids that resizectl prints. Shorter prefixes are often ambiguous, or equal to a pod's name. */
 export const SHORTEST_BEGINNING = 8;
 
 /** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
@@ -184,7 +184,7 @@ export class ResizeTable {
     return this.allActive.filter(({ resize }) => resize.pod.sandboxId === sandboxId);
   }
 
-  /** Moves the resizes of a pod that have not ended to another sandbox of it. Returns them. */
+  /** Moves a pod's resizes that have not ended to another sandbox of the pod. Returns them. */
   move(pod: PodIdentity): readonly ActiveResize[] {
     const moved = this.allActive.filter(({ resize }) => isOtherSandbox(resize.pod, pod));
     for (const active of moved) {
@@ -214,12 +214,12 @@ export interface SupersededOptions {
   readonly newest: NewestValues;
 }
 
-/** Returns a resize as the request that sets its fields. */
+/** Returns a resize as the writer of its fields. */
 export const writerOf = ({ resize, order }: ActiveResize): Writer => ({ arrival: order, text: `resize ${resize.id}` });
 
 /**
- * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one
- * of these requests when no field is left, and undefined otherwise.
+ * Removes the fields that newer requests have set, if these were applied or are deferred resizes. Returns one of these
+ * requests if no field remains, otherwise undefined.
  */
 export function removeSuperseded({ table, newest }: SupersededOptions, active: ActiveResize): Writer | undefined {
   const { asked, pod } = active.resize;

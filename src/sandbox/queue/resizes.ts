@@ -34,7 +34,7 @@ export interface ResizesOptions {
   readonly history?: ResizeHistory;
   /** The ranks of pods for the order of retries. Default: all are equal. */
   readonly rankOf?: RankOf;
-  /** Returns the newest sandbox of a pod. Default: the one that the request names. */
+  /** Returns the newest sandbox of a pod. Default: the sandbox in the request. */
   readonly newestSandbox?: (podUid: string) => PodIdentity | undefined;
   /** Default: kubelet's requests are not known. */
   readonly kubeletRequests?: KubeletRequests;
@@ -71,7 +71,7 @@ export interface ResizeTerms {
   readonly timeoutMs: number;
   /** Deadline of the first attempt, in milliseconds by {@link Clock.now}. */
   readonly deadline: number;
-  /** Who asks, for the history. Default: a client of the API. */
+  /** The requester, for the history. Default: a client of the API. */
   readonly requester?: Requester;
 }
 
@@ -80,7 +80,7 @@ export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround 
 
 /**
  * The resizes of whole pods, from the request to the end. A resize that does not fit yet is retried until it fits, is
- * superseded or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
+ * superseded or cancelled, or its pod is removed; it survives a restart of the shim. `resizePod` runs the attempts.
  */
 export class Resizes {
   readonly #runner: ResizeRunner;
@@ -191,7 +191,7 @@ export class Resizes {
   /**
    * Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested}
    * throws.
-   * @param terms `defer`: whether it would be retried. If it does not fit yet, this returns why it would be deferred
+   * @param terms `defer`: whether it would be retried. If it does not fit yet, returns why it would be deferred
    */
   async dryRun(
     { sandboxId }: PodIdentity,
@@ -240,11 +240,10 @@ export class Resizes {
   }
 
   /**
-   * Watches the resizes of one pod, in all its sandboxes, or of all pods, from any requester. The events start with the
-   * state of each resize that has not ended. Throws TOO_MANY_WATCHERS or STOPPING.
-   * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which
-   * has a share of
-   *   all watches, undefined for the shim itself
+   * Watches the resizes of one pod, in all its sandboxes, or of all pods, from any requester. The first events are the
+   * states of the resizes that have not ended. Throws TOO_MANY_WATCHERS or STOPPING.
+   * @param options `withHistory`: whether the last state of each stored resize precedes them; `owner`: the client,
+   *   whose watches are limited to a share of all watches; undefined for the shim itself
    */
   watch(pod?: WatchedPod, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
     if (this.#runner.isStopping) throw stopping();
@@ -256,9 +255,9 @@ export class Resizes {
   }
 
   /**
-   * Takes the resizes of a pod, and what its annotations have requested, over to its newest sandbox: kubelet creates
-   * the containers of an ended sandbox again in another one, and its volumes stay. Memory requests that were stored for
-   * the ended one are not taken over, since the containers have kubelet's values then.
+   * Moves the resizes of a pod and its annotation requests to its newest sandbox: kubelet creates the containers of an
+   * ended sandbox again in another one, and the volumes stay. Stored memory requests of the ended sandbox are not
+   * moved, because the new containers have kubelet's values.
    */
   sandboxAdded(podUid: string): void {
     const newest = this.options.newestSandbox?.(podUid);
@@ -267,12 +266,12 @@ export class Resizes {
     if (moved.includes(true)) void this.#writer.store(podUid);
   }
 
-  /** Retries what waits for a container of this pod: kubelet has started one. */
+  /** Retries resizes that wait for a container of this pod: kubelet has started one. */
   containerStarted(sandboxId: string): void {
     this.#runner.containerStarted(sandboxId);
   }
 
-  /** Ends the deferred resizes of a pod that is gone, and removes its stored values. */
+  /** Ends the deferred resizes of a removed pod, and removes its stored values. */
   podRemoved(sandboxId: string): void {
     const uids = new Set(this.#stored.forget(sandboxId));
     for (const active of this.#table.activeOfPod(sandboxId)) {
@@ -283,7 +282,7 @@ export class Resizes {
     this.roomFreed();
   }
 
-  /** Other pods may need less now: retries the resizes that wait for that, in the order of KEP-1287. */
+  /** Retries the resizes that wait for other pods to need less, in the order of KEP-1287. */
   roomFreed(): void {
     this.#runner.roomFreed();
   }
@@ -298,7 +297,7 @@ export class Resizes {
     store: Pick<ResizeStore, 'restore'> = this.options.store,
   ): Promise<void> {
     const { sandboxes, podUids, deferred } = await this.#stored.restore(store);
-    // Across a restart only the system's time says which is older.
+    // Across a restart, only the system time shows which record is older.
     for (const record of deferred.toSorted((one, other) => one.createdAt - other.createdAt))
       this.#runner.resume(record);
     for (const podUid of podUids) this.sandboxAdded(podUid);
@@ -321,7 +320,7 @@ export class Resizes {
     } catch (error) {
       this.#runner.countRejected();
       const isRefused = error instanceof ShimError && error.code === Code.INVALID_ARGUMENT;
-      // Otherwise the shim has no room for the request, which the client may repeat.
+      // For other errors, the shim lacks capacity for the request, which the client may repeat.
       if (isRefused) this.#history.request(pod, requester).failed(error);
       throw error;
     }

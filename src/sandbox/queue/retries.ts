@@ -4,13 +4,13 @@ import type { PodIdentity } from '../pods/pod-identity.ts';
 import type { ActiveResize, RequestsAround, ResizeTable } from './resize-table.ts';
 
 /**
- * Resizes that are due within this time are retried together with a later one in order. A longer time would retry
- * nearly all of them at each timer of one.
+ * Resizes that are due within this time are retried together with a due one that follows in order. With a longer time,
+ * nearly all of them would be retried at each timer.
  */
 const EARLY_MS = 20_000;
-/** How many resizes ranked above a due one are retried with it, however late they are due: the first in order. */
+/** Maximum number of resizes that are retried early because they rank above a due one: the first in order. */
 export const MOST_ABOVE = 10;
-/** Longest time that the admission of one resize, which may wait for its pod's lock, delays the others. */
+/** Maximum time that the admission of one resize, which may wait for its pod's lock, delays the others, in ms. */
 const ADMISSION_MS = 5000;
 
 export interface RetriesOptions {
@@ -23,22 +23,22 @@ export interface RetriesOptions {
 }
 
 /**
- * The order of retries. Resizes that wait for room on the node are admitted one after the other, so that the first in
- * order gets the room that others have freed. Each is tried once; one that still does not fit does not delay those
- * after it. All others are independent, and run concurrently.
+ * The order of retries. Resizes that wait for resources on the node are admitted one after the other, so that the first
+ * in order gets the freed resources. Each is tried once; a resize that still does not fit does not delay the next ones.
+ * All others are independent, and run concurrently.
  */
 export class Retries {
   readonly #waiting = new Set<ActiveResize>();
   #running: Promise<void> | undefined;
-  /** Room was freed while an attempt was in progress, which may not have seen it. */
+  /** Whether resources were freed during an attempt, which may not have seen them. */
   #wasFreed = false;
 
   constructor(private readonly options: RetriesOptions) {}
 
   /**
-   * Retries what is due by now, in order. With a resize that waits for room, the first that rank above it are retried
-   * too, and of those that are only older the ones that are due soon: it must not get room that one of them needs. Room
-   * may have become free without a notice, as when a pod ends.
+   * Retries due resizes, in order. If one of them waits for resources on the node, also retries the first resizes that
+   * rank above it, and older ones that are due soon: it must not get resources that one of them needs. Resources may
+   * have become free without a notice, for example when a pod ends.
    */
   due(active: ActiveResize): void {
     const { clock, rankOf, table } = this.options;
@@ -62,7 +62,7 @@ export class Retries {
     this.#add(waiting.slice(0, waiting.indexOf(last) + 1).filter(isTried));
   }
 
-  /** Retries what is known to wait for room. */
+  /** Retries the resizes that are known to wait for resources on the node. */
   roomFreed(): void {
     this.#wasFreed = true;
     this.#add(
@@ -89,7 +89,7 @@ export class Retries {
     if (this.#waiting.size === 0 || this.options.isStopping()) return;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
-      // Added since the last one was tried: it has no timer any more.
+      // Resizes that were added since the last attempt have no timer any more.
       this.#start();
     });
   }
@@ -104,7 +104,7 @@ export class Retries {
     this.#waiting.clear();
   }
 
-  /** Runs an attempt. Resolves when the resize is admitted or does not fit, or when this takes too long. */
+  /** Runs an attempt. Resolves when the resize is admitted or does not fit, or after {@link ADMISSION_MS}. */
   async #untilAdmitted(active: ActiveResize): Promise<void> {
     this.#wasFreed = false;
     let stopTimer: () => void = () => undefined;
@@ -136,8 +136,8 @@ export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
  * Returns resizes in the order of their retries: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go,
- * sortPendingResizes): the higher priority, then Guaranteed pods, then the request that arrived first. What kubelet
- * takes before them, a resize that raises no request, does not wait here: it always fits. Ranks each resize once.
+ * sortPendingResizes): the higher priority, then Guaranteed pods, then the request that arrived first. kubelet first
+ * retries resizes that raise no request. These do not wait here, because they always fit. Ranks each resize once.
  */
 export const inRetryOrder = (resizes: readonly ActiveResize[], rankOf: RankOf): ActiveResize[] =>
   resizes
@@ -160,8 +160,8 @@ const outranks = (one: PodRank, other: PodRank): boolean =>
   one.priority > other.priority || (one.priority === other.priority && one.isGuaranteed && !other.isGuaranteed);
 
 /**
- * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may:
- * its reason is not stored.
+ * Whether a deferred resize waits for other pods to free resources. True for a resize deferred before a restart of the
+ * shim, because its reason is not stored.
  */
 const waitsForRoom = ({ resize: { state, reason } }: ActiveResize): boolean =>
   state === 'Deferred' && (reason === Reason.NODE_FULL || reason === 'RESTARTED');
@@ -193,7 +193,7 @@ export function freesRoom({ before, after }: ResizeOutcome, requests: RequestsAr
 const isLower = (then: number | undefined, left: number | undefined): boolean =>
   then !== undefined && left !== undefined && left < then;
 
-/** A memory request that was not known before may have been higher. */
+/** Whether a memory request was lowered. A request that was not known before may have been higher. */
 function lowersRequest({ before, after }: RequestsAround): boolean {
   const pairs: [number | undefined, number | undefined][] = [
     [before.pod, after.pod],

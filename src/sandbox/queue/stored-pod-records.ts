@@ -42,7 +42,7 @@ class StoredRecords<StoredRecord extends { readonly pod: PodIdentity }> {
 export type KubeletRequests = (podUid: string) => EntryRequests | undefined;
 
 /**
- * The memory requests that completed resizes have set, per pod. They are in no cgroup file, so nothing else has them.
+ * The memory requests that completed resizes have set, per pod. No cgroup file contains them, so they are stored here.
  * kubelet does not know them: a request that kubelet has changed since is newer, and replaces the stored one.
  */
 class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
@@ -56,7 +56,7 @@ class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
     const now = this.#kubeletMemory(stored.pod);
     if (now === undefined) return stored.memory;
     const memory = unchangedSince(stored.memory, stored.kubelet, now);
-    // For good: kubelet may go back to the request that it had before.
+    // Stored permanently: kubelet may return to its previous request.
     this.put({ ...stored, memory, kubelet: now });
     return isEmpty(memory) ? noMemoryRequests : memory;
   }
@@ -92,7 +92,7 @@ class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
   }
 }
 
-/** Returns the requests whose counterparts are the same before and now. */
+/** Returns the requests for which kubelet's requests have not changed. */
 function unchangedSince(
   { pod, containers }: MemoryRequests,
   before: MemoryRequests,
@@ -120,7 +120,7 @@ class StoredAnnotations extends StoredRecords<AnnotationsRecord> {
     this.put({ version: 1, kind: 'annotations', pod, volumes: all });
   }
 
-  /** Takes the annotations of a pod over from its other sandboxes to this one. Returns whether there were any. */
+  /** Moves the annotations of a pod from its other sandboxes to this one. Returns whether there were any. */
   move(pod: PodIdentity): boolean {
     if (pod.uid === '') return false;
     const others = this.recordsOf(pod.uid).filter(({ pod: { sandboxId } }) => sandboxId !== pod.sandboxId);
@@ -136,7 +136,7 @@ class StoredAnnotations extends StoredRecords<AnnotationsRecord> {
 }
 
 interface RestoredRecords {
-  /** The pods, and their sandboxes, that have records. */
+  /** The sandboxes that have records, and their pods. */
   readonly sandboxes: ReadonlySet<string>;
   readonly podUids: ReadonlySet<string>;
   readonly deferred: DeferredRecord[];

@@ -6,8 +6,8 @@ import type { ResizeEvent } from './resize-table.ts';
 export type WatchedPod = Pick<PodIdentity, 'sandboxId' | 'uid'>;
 
 /**
- * Whether a watch of `watched` has the events of `pod`: those of all its sandboxes. Without a uid it is unknown whether
- * two sandboxes are of one pod.
+ * Whether a watch of `watched` reports events of `pod`: it reports those of all sandboxes of a pod. Without a uid, it
+ * is unknown whether two sandboxes belong to one pod.
  * @param watched undefined: all pods
  */
 export const isWatched = (watched: WatchedPod | undefined, pod: WatchedPod): boolean =>
@@ -15,7 +15,7 @@ export const isWatched = (watched: WatchedPod | undefined, pod: WatchedPod): boo
 
 /**
  * The bounded queue of events of one watcher. A watcher that leaves too many events unread gets WATCHER_TOO_SLOW
- * instead of them, so that it knows that it has missed some.
+ * instead, which shows that it has missed events.
  */
 export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
   #events: ResizeEvent[] = [];
@@ -87,7 +87,7 @@ function tooSlow(capacity: number): ShimError {
 
 /** All watchers: a bounded number, each with a bounded number of unread events. */
 export class ResizeWatchers {
-  /** With their owners. */
+  /** The watches with their owners. */
   readonly #watches = new Map<ResizeWatch, string | undefined>();
   readonly #most: number;
   readonly #unreadEvents: number;
@@ -98,9 +98,9 @@ export class ResizeWatchers {
   }
 
   /**
-   * Adds a watcher, whose events start with `first`. An owner has no more watches than it leaves to the others: half of
-   * all if it is the first, a quarter if it is the second, and so on. Throws TOO_MANY_WATCHERS.
-   * @param owner undefined for the shim itself, which has no share
+   * Adds a watcher, whose first events are `first`. Each owner may have a share of all watches: the first owner half of
+   * them, the second a quarter, and so on. Throws TOO_MANY_WATCHERS.
+   * @param owner undefined for the shim itself, which is not limited to a share
    */
   add(pod: WatchedPod | undefined, first: readonly ResizeEvent[], owner?: string): ResizeWatch {
     this.#assertRoom(owner);

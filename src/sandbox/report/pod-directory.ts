@@ -91,7 +91,7 @@ export function podDirectory(given: PodDirectoryOptions): PodDirectory {
   };
 }
 
-/** Whether this takes longer than {@link LIST_MS}, or fails. */
+/** Whether the work takes longer than {@link LIST_MS}, or fails. */
 async function isLate(work: Promise<void>): Promise<boolean> {
   const isDone = within(
     LIST_MS,
@@ -185,9 +185,9 @@ function assertRef(ref: PodRef): void {
   }
 }
 
-/** A pod with its values, or with why they cannot be read. */
+/** A pod with its values, or with the reason why they cannot be read. */
 export interface ViewedPod {
-  /** Its place in the list. */
+  /** The pod's index in the list. */
   readonly at: number;
   readonly pod: PodIdentity;
   readonly view: PodView | Explanation;
@@ -195,14 +195,13 @@ export interface ViewedPod {
 
 /**
  * Describes pods one by one: latency does not matter to people and agents, and this keeps the load on the node low. An
- * unreadable pod, which may be ending, does not hide the others. After the first BACKEND_UNAVAILABLE the backend is
- * asked no more, because each call might wait for as long as that one; the other pods have the same error.
+ * unreadable pod, which may be ending, does not hide the others. After the first BACKEND_UNAVAILABLE, the backend is
+ * not asked again, because each call might wait equally long; the other pods get the same error.
  *
- * The registry learns which containers are created through the shim, and not of others. So the containers are listed
- * once more at the end, and a pod with more of them comes again, in place of what it had: no view lacks a container
- * that existed when its description began. One list for all pods is cheap; containerd reads all its containers for the
- * list of one pod, too.
- * @param signal once it aborts, nobody waits for the views any more: rejects with its reason
+ * The registry learns only of containers that are created through the shim. So the containers are listed again at the
+ * end, and a pod with additional containers is described again: no view lacks a container that existed when its
+ * description began. One list for all pods is cheap; containerd reads all its containers for the list of one pod, too.
+ * @param signal rejects with its reason once it aborts
  */
 export async function* viewsOf(
   { describe, listContainers }: Pick<PodDirectory, 'describe' | 'listContainers'>,
@@ -218,7 +217,7 @@ export async function* viewsOf(
     yield { at, pod, view };
   }
   if (gone !== undefined || pods.length === 0) return;
-  // A backend that has gone since says nothing of what was read before.
+  // If the backend has become unavailable since then, the earlier views stay valid.
   const now = await listContainers(signal).catch(unreadable);
   signal?.throwIfAborted();
   if ('reason' in now) return;
@@ -227,14 +226,14 @@ export async function* viewsOf(
     if (!hasMore(containers, before)) continue;
     const view = await describe(pod.sandboxId, { containers, volumes }, signal).catch(unreadable);
     signal?.throwIfAborted();
-    // An earlier answer is better than the backend's loss since then.
+    // The earlier view is better than the backend's present error.
     if ('reason' in view && view.reason === Reason.BACKEND_UNAVAILABLE) return;
     yield { at, pod, view };
   }
 }
 
 function hasMore(now: ListedContainers, before: ListedContainers): boolean {
-  // As a rule nothing has changed, and the runtime lists them in the same order.
+  // Usually nothing has changed, and the runtime lists the containers in the same order.
   if (now.every(({ id }, at) => id === before[at]?.id)) return false;
   const known = new Set(before.map(({ id }) => id));
   return now.some(({ id }) => !known.has(id));

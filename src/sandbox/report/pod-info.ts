@@ -62,7 +62,7 @@ export interface PodInfo {
       }
     >
   >;
-  /** The pod as it is declared: where that is known from, and its containers by name. */
+  /** The declared pod: the source of the declaration, and the containers by name. */
   readonly declared?: {
     readonly source: string;
     readonly containers: Readonly<Record<string, DeclaredInfo>>;
@@ -84,7 +84,7 @@ export interface PodInfo {
  * backend is unavailable.
  */
 export async function podInfo(node: Node, decreaseReclaimer: DecreaseReclaimer, sandboxId: string): Promise<PodInfo> {
-  // Before the outcome is read: the view adds remounts by other programs to it.
+  // Read before the outcome: the view adds remounts by other programs to the outcome.
   const view = await viewOf(node, decreaseReclaimer, sandboxId);
   const outcome = node.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
@@ -185,7 +185,7 @@ function volumesOf(
   );
 }
 
-/** Returns an object whose keys are in order. Of entries with one key, the last one counts. */
+/** Returns an object with sorted keys. The last of several entries with the same key wins. */
 const byKey = <Value>(entries: readonly (readonly [string, Value])[]): Readonly<Record<string, Value>> =>
   Object.fromEntries(entries.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));
 

@@ -71,7 +71,7 @@ export interface PendingKubeletResize {
   readonly decrease: DecreaseReport | undefined;
 }
 
-/** Readings that the descriptions of all pods share. */
+/** Data that the descriptions of all pods share. */
 export interface PodListing {
   /** The pod's containers. If they have changed since, they are listed again. */
   readonly containers: ListedContainers;
@@ -81,7 +81,7 @@ export interface PodListing {
 /**
  * Reads a pod's actual values. Rejects with a ShimError when they cannot be read; NOT_FOUND when the pod is gone.
  * @param listed what the caller has just read for all pods, this one included
- * @param signal aborts when nobody waits for the values any more: calls to the backend end then
+ * @param signal cancels the calls to the backend
  */
 export type ReadPodView = (sandboxId: string, listed?: PodListing, signal?: AbortSignal) => Promise<PodView>;
 
@@ -119,7 +119,7 @@ export async function readPodView(
 const byName = (one: { readonly name: string }, other: { readonly name: string }): number =>
   one.name < other.name ? -1 : Number(one.name > other.name);
 
-/** The spec has an order of its own. The order of creation changes with each restart of a container. */
+/** Sorts the containers, because the order of creation changes with each restart. The spec has its own order. */
 const inStableOrder = (declared: DeclaredPod): DeclaredPod =>
   declared.source === 'spec' ? declared : { ...declared, containers: declared.containers.toSorted(byName) };
 
@@ -137,7 +137,7 @@ async function pendingOf(
   return pending && { values: pending, decrease: decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 
-/** Returns the listed containers and their descriptions, and asks the backend only for those that are not there. */
+/** Returns the listed containers and their descriptions. Asks the backend only for missing descriptions. */
 const describedOnce = (
   registry: Registry,
   { listed, described }: CurrentContainers,

@@ -38,7 +38,7 @@ async function journalCheck(journal: PodJournal): Promise<ReadinessCheck> {
   return { name: 'journal', ready: false, says: `resizes are rejected: ${readiness.error.message}` };
 }
 
-/** One check while there are records that must not be changed. Optional, because the other pods can be resized. */
+/** Returns one check if some records must not be changed. Optional, because the other pods can be resized. */
 async function recordsChecks(journal: PodJournal): Promise<readonly ReadinessCheck[]> {
   const { newer, unread } = await journal.withheld();
   const reasons = [
@@ -50,7 +50,7 @@ async function recordsChecks(journal: PodJournal): Promise<readonly ReadinessChe
   return [{ name: 'records', ready: false, says, isOptional: true }];
 }
 
-/** The remount method is determined once the node has a memory-backed volume. */
+/** Returns the check of the remount method, which is determined once the node has a memory-backed volume. */
 async function volumesCheck(volumes: MemoryVolumes): Promise<ReadinessCheck> {
   const name = 'volumes';
   const { unreachable } = volumes;

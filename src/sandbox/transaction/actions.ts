@@ -41,7 +41,7 @@ export interface ActionOptions {
   /** The declared pod: containers that do not run need limits too. Without it, a rollback counts only running. */
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
-  /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
+  /** Deadline for reclaiming memory, in milliseconds of the steady clock. A rollback has its own deadline. */
   readonly until?: number | undefined;
   /** The deadline of the transaction, by steadyNow. Default: none. */
   readonly deadline?: number | undefined;
@@ -51,19 +51,19 @@ export interface ActionOptions {
 export class PodActions {
   readonly #cgroup: CgroupPath;
   readonly #until: number;
-  /** Until when an update that lowers no memory limit waits for its turn. */
+  /** Maximum time that an update without a memory decrease waits for its turn, by steadyNow. */
   readonly #turnUntil: number;
   /** Steps that failed before any change: updates that were never sent, and limits that were not lowered. */
   readonly #untouched = new Set<Step>();
   /** Steps that are applied and verified. */
   readonly #applied = new Set<Step>();
-  /** Steps in place of which a plugin of the runtime has chosen other values. */
+  /** Steps for which a plugin of the runtime has chosen other values. */
   readonly #chosen = new Set<Step>();
   /** The ids of the containers of {@link #chosen}. */
   readonly chosen = new Set<string>();
-  /** The content of the file after the step of a setting was written. */
+  /** The content of the file after a setting was written, by step. */
   readonly #printed = new Map<Step, string>();
-  /** Whether a value of the rollback so far could not be restored. */
+  /** Whether the rollback so far could not restore a value. */
   #isIncomplete = false;
 
   constructor(
@@ -77,11 +77,11 @@ export class PodActions {
   }
 
   /**
-   * Applies a step and verifies it, and notes what a rollback has to know of it. Rejects when that fails, and with
-   * {@link StepSkipped} when nothing is changed on purpose.
+   * Applies and verifies a step, and records data for a rollback. Rejects on failure, and with {@link StepSkipped} for
+   * an intended skip.
    */
   async apply(step: Step): Promise<void> {
-    // A file may have another value although its write has failed.
+    // A file may have another value even if its write has failed.
     const progress = { isSent: step.kind !== 'container' };
     const on: OnUpdate = {
       onSent: () => (progress.isSent = true),
@@ -115,7 +115,7 @@ export class PodActions {
 
   /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
   async rollBack(step: Step): Promise<void> {
-    // Its rollback would need the runtime, which the step may have waited for, or may not have reached.
+    // The rollback would call the runtime, which the step may have waited for or may not have reached.
     if (this.#untouched.has(step)) return;
     try {
       this.#isIncomplete ||= this.#unanswered.length > 0;
@@ -123,14 +123,14 @@ export class PodActions {
       const isRestored = await this.#rollBack(step);
       this.#isIncomplete ||= !isRestored;
     } catch (error) {
-      // The pod or the volume has ended, perhaps by what made the step fail: nothing is left to roll back.
+      // The pod or the volume has ended, which may have made the step fail: nothing is left to roll back.
       if (isCgroupVanished(error) || isVolumeGone(error)) return;
       this.#isIncomplete = true;
       throw error;
     }
   }
 
-  /** Notes what a rollback has to know of a step that has failed. */
+  /** Records data for the rollback of a failed step. */
   #failed(step: Step, error: unknown, update: CallersUpdate | undefined, isSent = true): void {
     if (!isSent || isNotLowered(error) || error instanceof StepSkipped) this.#untouched.add(step);
     if (isSent && update?.changes && isUnanswered(error))
@@ -175,7 +175,7 @@ export class PodActions {
     }
   }
 
-  /** Throws CGROUP_WRITE_FAILED when the kernel has accepted the value, and still has another one. */
+  /** Writes a setting. Throws CGROUP_WRITE_FAILED if the kernel accepts the value, but the file has another one. */
   async #writeUnified(step: Extract<Step, { kind: 'pod-unified' }>): Promise<void> {
     const { tree } = this.node;
     const { key, to } = step;
@@ -188,7 +188,7 @@ export class PodActions {
     throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
   }
 
-  /** Returns false for a pod limit that stays raised. A value that another process has written meanwhile stays. */
+  /** Returns false if a pod limit stays raised. Does not overwrite values that another process has written since. */
   async #rollBack(step: Step): Promise<boolean> {
     const { tree, log } = this.node;
     const fields = { pod: this.pod.sandboxId, step: describeStep(step) };
@@ -199,7 +199,7 @@ export class PodActions {
     } else if (await isForeign(this.node, this.pod, step, this.#printed.get(step))) {
       log.warn(fields, 'step not rolled back: another process has written the value');
     } else if (step.kind === 'pod-memory' && (await this.#isInKernel(step.from))) {
-      // Written again for a unit of systemd that has the new limit. Usage is below it, so nothing is reclaimed.
+      // Written again to update the systemd unit, which has the new limit. Usage is below it, so nothing is reclaimed.
       await tree.write(this.#cgroup, { file: 'memory.max', value: step.from });
     } else if (await this.#canRestorePodLimit(step)) {
       await this.#apply(reversed(step), steadyNow() + ROLLBACK_MS);
@@ -211,13 +211,12 @@ export class PodActions {
   }
 
   /**
-   * Rolls a container's update back where the kernel or the runtime lacks the old values. Returns whether it has: of an
-   * update that was verified, a value that another process has written since stays. One that failed may be written in
-   * part, or with other values.
+   * Rolls a container's update back if the kernel or the runtime lacks the old values. Returns whether it did. After a
+   * verified update, a value that another process has written since stays. A failed update may have written only some
+   * values, or others.
    */
   #rollBackContainer(step: ContainerStep): Promise<boolean> {
-    // An update that may still arrive would overwrite the old values. The recovery waits for it outside of the pod's
-    // lock.
+    // An update that may still arrive would overwrite the old values. Recovery waits for it without the pod's lock.
     if (this.#unanswered.some(({ id }) => id === step.id))
       throw new Error('the runtime has not answered an update of this container, which may still arrive');
     const until = steadyNow() + ROLLBACK_MS;
@@ -232,15 +231,15 @@ export class PodActions {
     return tree.holds(limit, (await tree.readLimits(this.#cgroup)).memoryMax);
   }
 
-  /** Reads the pod as it is, or as it will be at most. */
+  /** Reads the pod's state, assuming that all unanswered updates arrive. */
   async #readNow(): Promise<PodState> {
     return ifTheyArrive(await readPod(this.node.tree, this.pod, [], this.options.declared), this.#unanswered);
   }
 
   /**
-   * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old
-   * limits do not fit: the next rollback restores them together. Without such a value, the pod is as it was, and may
-   * have been below the sum before.
+   * KEP-1287: a value that could not be restored may use the space of a container that this step has lowered. Throws if
+   * the container's old limits do not fit: the next rollback restores all of them. Otherwise the pod is unchanged, and
+   * the sum may have exceeded the pod limit before.
    */
   async #assertFitsRolledBack(step: Step): Promise<void> {
     if (step.kind !== 'container' || fitsRolledBack(await this.#readNow(), step)) return;
@@ -257,20 +256,20 @@ export class PodActions {
     const cgroup = this.#cgroup;
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
     const now = await this.#readNow();
-    // A pod limit that was below the sum from the start is restored anyway.
+    // A pod limit that was already below the sum before is restored in any case.
     if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
     if (nextContainersExceed(now, updates, step)) return false;
     if (step.kind === 'pod-cpu') return true;
-    // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
+    // Assumes no swap, which may fill up meanwhile: a failed rollback is worse than a limit that stays raised.
     const swapAfter: SwapLimits = new Map([[cgroup, bytes(0)]]);
     const change = { cgroup, now: step.to, wanted: step.from, swapAfter };
     return (await blockingUse(this.node.tree, change)) === undefined;
   }
 
   /**
-   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also where a plugin of the runtime has
-   * kept a limit that was to be lowered. Throws {@link StepSkipped} for a decrease of the pod limit that the containers
-   * do not fit, and CGROUP_WRITE_FAILED for an increase of a container.
+   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, even if a plugin of the runtime prevented
+   * a decrease. Throws {@link StepSkipped} for a pod limit decrease that the containers do not fit, and
+   * CGROUP_WRITE_FAILED for an increase of a container.
    */
   async #assertFitsChosen(step: Step): Promise<void> {
     const now = await this.#readNow();
@@ -320,7 +319,7 @@ async function remount(
   }
 }
 
-/** Whether a step has failed before the limit was set, see {@link lowerMemory}. */
+/** Whether a step failed before the limit was set. See {@link lowerMemory}. */
 const isNotLowered = (error: unknown): boolean =>
   error instanceof ShimError &&
   (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);

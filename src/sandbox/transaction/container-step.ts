@@ -34,17 +34,17 @@ import { inTurn, lowerMemory, type OnHigh } from './lower-memory.ts';
 
 /** Called during an update. */
 export interface OnUpdate {
-  /** The runtime may have got the update. Also called before the update fails. */
+  /** Called when the runtime may have received the update, and before the update fails. */
   readonly onSent?: (() => void) | undefined;
-  /** A plugin of the runtime (NRI) has chosen other values, which the kernel has. */
+  /** Called when a plugin of the runtime (NRI) has chosen other values, which the kernel has. */
   readonly onChosen?: (() => void) | undefined;
 }
 
 /**
- * Asks the runtime for one container's new values, and verifies that the kernel has them, or those that the runtime has
- * stored instead (KEP-1287: its answer decides): a runtime that fails midway may have written only some of them. Throws
- * what the runtime answers, and CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it
- * has not stored.
+ * Sends a container's new values to the runtime, and verifies that the kernel has them, or has other values that the
+ * runtime has stored (KEP-1287: the runtime's answer decides): a runtime that fails midway may have written only some
+ * of them. Throws the runtime's error, and CGROUP_WRITE_FAILED if the runtime reports success but the kernel has a
+ * value that the runtime has not stored.
  */
 export async function updateAndVerify(
   node: Node,
@@ -77,17 +77,17 @@ export async function updateAndVerify(
 }
 
 interface ApplyOptions extends OnUpdate {
-  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  /** Deadline for reclaiming memory, in milliseconds of the steady clock. */
   readonly until: number;
-  /** Until when an update that lowers no memory limit waits for its turn, in milliseconds of the steady clock. */
+  /** Until when an update without a memory decrease waits for its turn, in milliseconds of the steady clock. */
   readonly turnUntil: number;
   readonly onHigh?: OnHigh | undefined;
 }
 
 /**
- * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws
- * as {@link lowerMemory} too, and DEADLINE when the turn of any other update has not come in time. Memory is reclaimed
- * before the runtime is called, and before its other updates of the container wait.
+ * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once usage is below it: also throws
+ * like {@link lowerMemory}. Throws DEADLINE if any other step waits too long for its turn. Memory is reclaimed before
+ * the step waits for its turn and calls the runtime.
  */
 export async function applyContainerStep(
   node: Node,
@@ -111,15 +111,15 @@ export async function applyContainerStep(
 interface RollBackOptions {
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
   readonly until: number;
-  /** Whether the step was applied and verified: a value that differs by now is of another process, and stays. */
+  /** Whether the step was applied and verified. A value that differs now was written by another process, and stays. */
   readonly verified: boolean;
   readonly onHigh?: OnHigh | undefined;
 }
 
 /**
- * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values.
- * Returns false when another process has written all of its values since. Throws as {@link applyContainerStep}: a limit
- * that the container's usage exceeds by now cannot be restored.
+ * Rolls back a container's step as far as it was applied, without a call if the kernel and the runtime have the old
+ * values. Returns false if another process has written all of its values since. Throws like {@link applyContainerStep}:
+ * a limit below the container's present usage cannot be restored.
  */
 export async function rollBackContainerStep(
   node: Node,
@@ -156,13 +156,13 @@ function foundForLog({ memory, cpu, shares, swap, settings = {} }: Limits): stri
 }
 
 interface RestoreOptions extends Omit<RollBackOptions, 'verified'> {
-  /** Whether the wanted shares only go along: they are those of a weight that another process has written. */
+  /** Whether the wanted shares are only written along: they match a weight that another process has written. */
   readonly hasForeignWeight?: boolean;
 }
 
 /**
- * Asks the runtime for those of the wanted limits that the kernel or the runtime lacks. Returns the step that it took,
- * undefined when nothing was missing. Throws as {@link applyContainerStep}.
+ * Sends the wanted limits that the kernel or the runtime lacks to the runtime. Returns this step, or undefined if
+ * nothing was missing. Throws like {@link applyContainerStep}.
  */
 export async function restoreLimits(
   node: Node,
@@ -177,7 +177,7 @@ export async function restoreLimits(
   const update = (): Promise<void> => updateAndVerify(node, pod, step);
   const { container, kernel } = values;
   const { memory } = step;
-  // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
+  // Without onHigh, the journal cannot record the memory.high to restore after a crash, so nothing is reclaimed.
   if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) await update();
   else {
     const { cgroup } = kernel;
@@ -191,9 +191,9 @@ export async function restoreLimits(
 }
 
 /**
- * Waits until an update that the runtime has not answered cannot arrive any more: the runtime makes the updates of one
- * container one after the other, so this repeats the container's present values, and waits for that answer. Returns
- * false when the runtime does not answer in time. Throws when the present values cannot be read.
+ * Waits until an unanswered update can no longer arrive. The runtime applies the updates of one container one after the
+ * other, so this repeats the container's present values and waits for that answer. Returns false if the runtime does
+ * not answer in time. Throws if the present values cannot be read.
  */
 export async function settleUpdate(
   node: Node,
@@ -215,13 +215,13 @@ export async function settleUpdate(
     return true;
   } catch (error) {
     if (isNotServing(error)) return false;
-    // An update that fails has waited for the earlier one, too.
+    // A failed update has also waited for the earlier one.
     if (isServiceError(error)) return true;
     throw error;
   }
 }
 
-/** Returns the limit on swap that a step lowers: it has a field of its own, or is one of the settings. */
+/** Returns the swap limit that a step lowers: from its own field, or from the settings. */
 const swapAfterStep = (cgroup: CgroupPath, { swap, settings }: ContainerStep): SwapLimits | undefined =>
   swapAfter(cgroup, swap === undefined ? settings?.[SWAP_MAX] : { from: String(swap.from), to: String(swap.to) });
 
@@ -238,18 +238,18 @@ interface Difference {
 }
 
 type FoundDifference = Difference & {
-  /** Whether the runtime has stored what the kernel has. */
+  /** Whether the runtime has stored the kernel's value. */
   readonly isChosen: boolean;
 };
 
-/** Returns where the kernel differs from the step. A container that does not run has no values in the kernel. */
+/** Returns the files in which the kernel differs from the step. None for a container that does not run. */
 async function kernelDifferences(
   node: Node,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<readonly FoundDifference[]> {
   const known = node.cgroups.stored(step.id);
-  // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
+  // Usually the kernel has the values at the known cgroup. Checking this first avoids a much slower backend call.
   if (known !== undefined && kernelAgrees(node.tree, known, step)) return [];
   const container = await node.registry.describeContainer(step.id);
   if (container === undefined || container.state !== ContainerState.CONTAINER_RUNNING) return [];
@@ -310,7 +310,7 @@ export async function writeBurst(tree: CgroupTree, pod: PodDescription, step: Bu
   await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
 }
 
-/** Lowers a burst that the kernel rejects with this quota: another process may have raised it since the plan. */
+/** Lowers a burst that the kernel would reject with this quota: another process may have raised it since the plan. */
 export async function fitBurst(tree: CgroupTree, cgroup: CgroupPath, cpu: CpuMax): Promise<void> {
   const burst = tree.readBurst(cgroup);
   const to = burst === undefined ? undefined : loweredBurst(burst, cpu);

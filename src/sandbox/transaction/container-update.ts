@@ -2,8 +2,8 @@
  * The runtime's update of a container: what its message must contain, and its verification.
  *
  * With each update the runtime writes all values that it has stored for the container, which may be older than the
- * kernel's (kubernetes/kubernetes#138732), and a key of `unified` after the field for the same file. What an update of
- * the shim's own must contain for that reason.
+ * kernel's (kubernetes/kubernetes#138732), and a key of `unified` after the field for the same file. So the shim's own
+ * updates must contain these values.
  */
 import {
   type CgroupPath,
@@ -23,12 +23,12 @@ import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
 import type { Registry } from '../pods/registry.ts';
 import { readSettings, SWAP_MAX, storedValues } from '../pods/stored-limits.ts';
 
-/** Limits that have a field of their own, with the key of `unified` for the same file. */
+/** Keys of `unified` for limits that also have their own field. */
 const MEMORY_MAX = 'memory.max';
 export const CPU_MAX = 'cpu.max';
 const PINNED = new Set([MEMORY_MAX, CPU_MAX, SWAP_MAX]);
 
-/** Returns the kernel's values of settings that differ from the stored ones, which the update would write. */
+/** Returns the kernel's values of settings that differ from the stored ones. An update would overwrite them. */
 export function goingAlong(tree: CgroupTree, cgroup: CgroupPath, stored: Settings): Settings {
   const found = readSettings(
     tree,
@@ -40,7 +40,7 @@ export function goingAlong(tree: CgroupTree, cgroup: CgroupPath, stored: Setting
   );
 }
 
-/** Moves limits for which the runtime has stored a key of `unified` to the settings: it writes that key last. */
+/** Moves limits to the settings if the runtime has stored a `unified` key for them, because it writes that key last. */
 export function withPinned<Values extends Limits>(stored: Settings, { swap, ...limits }: Values): Values {
   const { memory, cpu } = limits;
   const settings = {
@@ -109,7 +109,7 @@ function criOfSettings(
 
 const CPUSETS = new Set(['cpuset.cpus', 'cpuset.mems']);
 
-/** The kernel's values after a caller's update, where they differ from the request. */
+/** The kernel's values that differ from the request after a caller's update. */
 export interface Deviation {
   /** The container's limits, if one of them differs. */
   readonly limits?: EffectiveLimits;
@@ -121,9 +121,9 @@ export interface Deviation {
 type Found = 'new' | 'old' | 'other';
 
 /**
- * Compares the kernel with a caller's update that the runtime reports as done. Returns what a plugin of the runtime has
- * chosen otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still
- * has an old value that the runtime has not stored: the pod limit must not follow such an update.
+ * Compares the kernel with a caller's update that the runtime reports as done. Returns the values that a plugin of the
+ * runtime has changed. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel
+ * still has an old value that the runtime has not stored: the pod limit must not follow such an update.
  */
 export async function verifyUpdate(
   { tree, registry }: { readonly tree: CgroupTree; readonly registry: Registry },
@@ -135,7 +135,7 @@ export async function verifyUpdate(
     const limits = limitsIn(tree, cgroup);
     const found = [...limitsFound(tree, cgroup, asked, limits), ...settingsFound(tree, cgroup, asked)];
     const old = found.filter(({ file, kind }) => kind === 'old' && !isIgnored(file, asked));
-    // The update is answered: a runtime that cannot be asked now says nothing about it.
+    // The update is answered. If the runtime cannot be asked now, its stored values count as unknown.
     const stored = old.length === 0 ? undefined : await registry.describeContainer(asked.id).catch(() => undefined);
     const fault = old.find(({ file }) => !isStored(tree, cgroup, stored?.resources, file));
     if (fault !== undefined) throw unchanged(pod, asked.id, `${cgroup}/${fault.file}`, fault.to, fault.has);
@@ -153,15 +153,15 @@ export const isHugePages = (file: string): boolean => file.startsWith('hugetlb.'
 
 /**
  * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and
- * containerd the field for swap, where the cgroup that it runs in itself has no swap controller.
+ * containerd ignores the swap field if its own cgroup has no swap controller.
  */
 const isIgnored = (file: string, { swap }: ContainerStep): boolean =>
   isHugePages(file) || (file === SWAP_MAX && swap !== undefined);
 
 /**
- * KEP-1287 (actuating resizes): the runtime's answer decides. Whether the runtime has stored what the kernel has in a
- * file, although something else was asked for: a plugin (NRI) has chosen it. A runtime that did nothing has stored what
- * was asked for. False if the runtime does not report.
+ * KEP-1287 (actuating resizes): the runtime's answer decides. Returns whether the runtime has stored the kernel's value
+ * of a file although another one was requested: a plugin (NRI) has chosen it. A runtime that did nothing has stored the
+ * requested value. False if the runtime does not report.
  */
 export function isStored(
   tree: CgroupTree,
@@ -229,7 +229,7 @@ function* settingsFound(tree: CgroupTree, cgroup: CgroupPath, { settings = {} }:
   }
 }
 
-/** @param holds whether the kernel has a value; undefined where that cannot be known */
+/** @param holds whether the kernel has a value; undefined if unknown */
 function kindOf<Value>({ from, to }: Change<Value>, holds: (value: Value) => boolean | undefined): Found {
   if (holds(to) !== false) return 'new';
   return holds(from) === true ? 'old' : 'other';

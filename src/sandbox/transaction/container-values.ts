@@ -23,9 +23,9 @@ import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
 import { readSettings, type StoredValues, storedValues } from '../pods/stored-limits.ts';
 import { CPU_MAX, goingAlong, withPinned } from './container-update.ts';
 
-/** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
+/** A place that has a container's values: the kernel, while the container runs, or the store of the runtime. */
 interface Place extends EffectiveLimits {
-  /** Whether it has this content of a file. Undefined where the file's format is not known. */
+  /** Whether the place has this content of a file. Undefined if the file's format is not known. */
   readonly holds: (file: string, text: string) => boolean | undefined;
 }
 
@@ -33,7 +33,7 @@ type InStore = Place & StoredValues;
 
 interface InKernel extends Place {
   readonly cgroup: CgroupPath;
-  /** Several numbers of shares give the same weight. */
+  /** Compared instead of shares: several numbers of shares result in the same weight. */
   readonly weight: CpuWeight | undefined;
 }
 
@@ -42,7 +42,7 @@ type Field = (typeof fields)[number];
 
 /**
  * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287,
- * atomic resizes). In neither when the container is gone.
+ * atomic resizes). Neither exists if the container was removed.
  */
 export class ContainerValues {
   private constructor(
@@ -54,7 +54,7 @@ export class ContainerValues {
     readonly store: InStore | undefined,
   ) {}
 
-  /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
+  /** Reads the values. Throws CGROUP_UNAVAILABLE if the container's files are unreadable, and errors of the backend. */
   static async of(node: Node, pod: PodDescription, id: string, options?: CallOptions): Promise<ContainerValues> {
     const { tree } = node;
     const container = await node.registry.describeContainer(id, options);
@@ -81,7 +81,7 @@ export class ContainerValues {
     );
   }
 
-  /** Whether both places have all of these values. A value that systemd has rounded since counts. */
+  /** Whether both places have all of these values, possibly rounded by systemd. */
   hasAll(values: ContainerLimits): boolean {
     const lacks = (field: Field): boolean =>
       this.#all.some((place) => !has(place, field, values) && !rounds(place, field, values));
@@ -90,7 +90,7 @@ export class ContainerValues {
     return pick(values, lacks, lacksFile) === undefined;
   }
 
-  /** Returns the step from the container's present values to these, with what has to go along. */
+  /** Returns the step from the container's present values to these, including values that must be written along. */
   stepTo(limits: ContainerLimits): ContainerStep {
     const now = this.kernel ?? this.store;
     const { id, memory: wanted, cpu, shares, swap, settings } = this.#withStored(limits);
@@ -109,8 +109,8 @@ export class ContainerValues {
   }
 
   /**
-   * Returns an update that repeats the present values of what a step sets: those of the kernel, or of the store when
-   * the container does not run. Undefined when it is gone.
+   * Returns an update that repeats the present values of a step's fields: those of the kernel, or of the store if the
+   * container does not run. Undefined if it was removed.
    */
   repeated(step: ContainerStep): ContainerStep | undefined {
     const { id, memory, cpu, shares, swap, settings = {} } = step;
@@ -130,10 +130,10 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the update that restores a weight that another process has written. A runtime with the other formula
-   * changes it when an update sets {@link sharesIn the shares for it}. Undefined when the weight has not changed. Only
-   * for a weight that is known to be of another process: the container's own old shares may be, by the other formula,
-   * those for its new weight.
+   * Returns the update that restores a weight written by another process. A runtime with the other formula changes the
+   * weight when an update sets {@link sharesIn the shares for it}. Undefined if the weight has not changed. Call it
+   * only if another process has certainly written the weight: by the other formula, the container's own old shares may
+   * also match its new weight.
    */
   weightBack({ id, shares }: ContainerStep): ContainerStep | undefined {
     const { kernel, tree } = this;
@@ -142,7 +142,7 @@ export class ContainerValues {
     return this.stepTo({ id, shares: sharesOfWeight(kernel.weight, 'old') });
   }
 
-  /** Adds what goes along with any update, since the runtime writes all that it has stored. */
+  /** Adds the values that must be written along with any update, since the runtime writes all its stored values. */
   #withStored(limits: ContainerLimits): ContainerLimits {
     const { kernel, store } = this;
     if (store === undefined) return limits;
@@ -156,7 +156,7 @@ export class ContainerValues {
     return Object.fromEntries(Object.entries(settings).map(([file, to]) => [file, { from: now?.[file] ?? to, to }]));
   }
 
-  /** Whether a value that goes along with a step is lost, because the runtime has written what it has stored. */
+  /** Whether a value that a step writes along is lost, because the runtime has written its stored value. */
   #isOverwritten(file: string, { from, to }: { readonly from: string; readonly to: string }): boolean {
     const stored = this.store?.settings[file];
     if (from !== to || stored === undefined || this.kernel === undefined) return false;
@@ -170,14 +170,14 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the present values of what a step changes that are neither its old nor its new ones in the kernel: they are
-   * of another process, regardless of what the runtime has stored. Undefined when there are none.
+   * Returns the present values of a step's fields that are neither the step's old nor its new ones in the kernel:
+   * another process has written them, regardless of the runtime's store. Undefined if there are none.
    */
   foreign(step: ContainerStep): ContainerLimits | undefined {
     const { kernel, tree } = this;
     if (kernel === undefined) return undefined;
     const { from, to } = beforeAndAfter(withoutUnchanged(step));
-    // Without a memory.high that is lowered for a while: that is the shim's own.
+    // Excludes a memory.high that is lowered temporarily, because the shim has written it.
     const files = readSettings(tree, kernel.cgroup, Object.keys(to.settings ?? {}));
     const isForeignFile = (file: string, text: string): boolean =>
       file in files &&
@@ -198,8 +198,8 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the part of a step that is applied, and that no other process has written since. What another process has
-   * written goes along. Undefined when nothing of the step is left.
+   * Returns the part of a step that is applied and that no other process has overwritten since. Values of another
+   * process are written along. Undefined if no part of the step is left.
    */
   stillWritten(step: ContainerStep): ContainerStep | undefined {
     const written = this.written(step);
@@ -222,10 +222,10 @@ export class ContainerValues {
     };
   }
 
-  /** Returns the part of a step that at least one place has. Undefined when there is none. */
+  /** Returns the part of a step that at least one place has. Undefined if there is none. */
   written(step: ContainerStep): ContainerStep | undefined {
     const { from, to } = beforeAndAfter(step);
-    // A value that matches both the old and the new one shows nothing.
+    // A value that matches both the old and the new one is ambiguous.
     const found = pick(
       to,
       (field) => this.#all.some((place) => isAt(place, field, to, from) && !isAt(place, field, from, to)),
@@ -251,7 +251,7 @@ export class ContainerValues {
   }
 }
 
-/** Returns a step without the values that only go along with it. */
+/** Returns a step without the values that are only written along. */
 export function withoutUnchanged({ settings = {}, swap, ...step }: ContainerStep): ContainerStep {
   const changed = Object.entries(settings).filter(([, { from, to }]) => from !== to);
   return {
@@ -279,7 +279,7 @@ export function beforeAndAfter({ id, memory, cpu, shares, swap, settings }: Cont
   return { from: end('from'), to: end('to') };
 }
 
-/** Returns a step in which these values only go along. */
+/** Returns a step in which these values are only written along. */
 function unchanged({ id, memory, cpu, shares, swap, settings }: ContainerLimits): ContainerStep {
   const same = <Value>(value: Value): Change<Value> => ({ from: value, to: value });
   return {
@@ -295,7 +295,7 @@ function unchanged({ id, memory, cpu, shares, swap, settings }: ContainerLimits)
   };
 }
 
-/** Returns what writes the present contents of these files again, which a step has changed to the given ones. */
+/** Returns settings that write the present contents of these files again after a step has changed them. */
 const presentSettings = (changed: Settings, found: Settings): Settings =>
   Object.fromEntries(
     Object.entries(changed).map(([file, text]) => [file, restoringSetting(file, text, found[file] ?? text)]),
@@ -331,7 +331,7 @@ function pick(
 function has(place: InKernel | InStore, field: Field, { memory, cpu, shares, swap }: ContainerLimits): boolean {
   switch (field) {
     case 'memory':
-      // Either of the two may be the kernel's, which is rounded to pages.
+      // Either value may come from the kernel, which rounds to pages.
       return memory === undefined || sameMemory(place.memory, memory) || sameMemory(memory, place.memory);
     case 'cpu':
       return cpu === undefined || sameCpu(place.cpu, cpu);
@@ -375,7 +375,7 @@ async function inKernel(
     ...(swap !== undefined && { swap }),
     holds(file, text) {
       const found = tree.readSetting(cgroup, file);
-      // A file that the kernel does not have has nothing to restore.
+      // A file that the kernel lacks needs no restore.
       return found === undefined || tree.holdsSetting(file, text, found);
     },
   };
@@ -388,7 +388,7 @@ function inStore(tree: CgroupTree, container: ContainerDescription | undefined):
     ...stored,
     holds(file, text) {
       const found = stored.settings[file];
-      // The runtime does not write what it has not stored.
+      // The runtime does not write values that it has not stored.
       return found === undefined || tree.holdsSetting(file, text, found);
     },
   };

@@ -26,16 +26,16 @@ import type { Subject } from '../pods/names.ts';
 export const ROLLBACK_MS = 2000;
 
 /**
- * Returns until when memory may be reclaimed for a call, by {@link steadyNow}: the caller's deadline or the configured
- * maximum, less the time of a rollback. That takes at most half of a short deadline (crictl: 2 s).
+ * Returns the deadline for reclaiming memory for a call, by {@link steadyNow}: the caller's deadline or the configured
+ * maximum, less the time of a rollback. The rollback is reserved at most half of a short deadline (crictl: 2 s).
  */
 export function reclaimBy(reclaimTimeout: number, deadline = Infinity): number {
   return afterRollback(Math.min(deadline - steadyNow(), reclaimTimeout));
 }
 
 /**
- * Returns until when an update of a container may wait for its turn, by {@link steadyNow}: the caller's deadline, less
- * the time of a rollback. Without a deadline, it waits as long as memory may be reclaimed.
+ * Returns the deadline for a container's update to wait for its turn, by {@link steadyNow}: the caller's deadline, less
+ * the time of a rollback. Without a deadline, the update waits as long as memory may be reclaimed.
  */
 export const turnBy = (reclaimTimeout: number, deadline = Infinity): number =>
   deadline === Infinity ? reclaimBy(reclaimTimeout) : afterRollback(deadline - steadyNow());
@@ -52,11 +52,11 @@ export type OnHigh = (cgroup: CgroupPath, previous: Limit<Bytes>) => Promise<voi
 export interface MemoryChange extends Subject {
   readonly cgroup: CgroupPath;
   readonly memory: Change<Limit<Bytes>>;
-  /** The memory.high that is set with the limit. Without it, memory.high stays as it is. */
+  /** The memory.high that is set with the limit. If absent, memory.high does not change. */
   readonly high?: Limit<Bytes> | undefined;
-  /** The limits on swap that are set with the limit. What is in swap above them counts as memory in use. */
+  /** The swap limits that are set with the limit. Swap usage above them counts as memory in use. */
   readonly swapAfter?: SwapLimits | undefined;
-  /** The turn in which the limit is set. Undefined: at once, since there is none or the caller has it. */
+  /** The turn in which the limit is set. Undefined: immediately, because there is no turn or the caller has it. */
   readonly turn?: Turn | undefined;
 }
 
@@ -64,9 +64,9 @@ export interface MemoryChange extends Subject {
 export interface Turn {
   readonly calls: KeyedLock;
   readonly id: string;
-  /** Until when an update waits that lowers no memory limit, by {@link steadyNow}. */
+  /** Maximum time that an update without a memory decrease waits, by {@link steadyNow}. */
   readonly until: number;
-  /** Returns the error of such an update when its turn has not come by then. */
+  /** Returns the error for such an update if it waited too long. */
   readonly late: () => Error;
 }
 
@@ -80,7 +80,7 @@ export const inTurn = <Result>({ calls, id, until, late }: Turn, update: () => P
  * lowered. Throws MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT or {@link Turn.late} before `set` runs, and what `set`
  * throws.
  *
- * @param onHigh without it nothing is reclaimed before: a crash would leave memory.high lowered
+ * @param onHigh if absent, nothing is reclaimed before: a crash would leave memory.high lowered
  */
 export async function lowerMemory<Result>(
   node: Node,
@@ -126,8 +126,8 @@ export async function lowerMemory<Result>(
 }
 
 /**
- * Lowers a limit without a journal, which has the memory.high to restore after a crash. The kernel reclaims when the
- * limit is set, provided that the rest of the memory is below it.
+ * Lowers a limit without a journal, which would record the memory.high to restore after a crash. The kernel reclaims
+ * when the limit is set, provided that the unreclaimable memory is below it.
  */
 async function lowerUnjournalled<Result>(
   tree: CgroupTree,
@@ -149,8 +149,8 @@ async function lowerUnjournalled<Result>(
 }
 
 /**
- * Runs `set` in its turn. After a wait, usage is lowered again: memory.high only slows its growth down. Throws
- * RECLAIM_TIMEOUT when the turn has not come at the deadline, and `set` does not run then.
+ * Runs `set` in its turn. After a wait, usage is lowered again, because memory.high only slows its growth. Throws
+ * RECLAIM_TIMEOUT without running `set` if the turn has not come by the deadline.
  */
 async function setWhileLow<Result>(
   { cgroup, memory, turn }: MemoryChange,

@@ -20,24 +20,24 @@ import type { StepActions } from './transaction.ts';
 
 /**
  * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a
- * slow runtime does not keep a recovery from its end. A request waits as long as the first one.
+ * recovery can end even if the runtime is slow. A request waits as long as the first one.
  */
 const SETTLE_MS = { first: 1500, longest: 24_000 };
 
-/** How many pods a recovery recovers at the same time: one whose runtime does not answer does not delay the others. */
+/** Maximum number of pods recovered concurrently. A pod whose runtime does not answer does not delay the others. */
 const MAX_CONCURRENT_PODS = 8;
 
 type Outcome = 'finished' | 'undone' | 'gone';
 
 /**
  * Ends a transaction that a crash or a failed rollback has left unfinished. The kernel shows which steps were applied.
- * If all were, only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither
- * the old nor the new one was written by somebody else since (kubelet, for example) and stays.
+ * If all were, only the journal's entry is removed; otherwise the applied steps are rolled back. A value that is
+ * neither the old nor the new one was written by another process since (kubelet, for example) and stays.
  *
- * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Throws
- * it without the mark when a read fails that would tell whether all steps are applied: the next attempt may find that
- * they are. Ends an unfinished hold of the pod as well, and throws the errors of reading and writing memory.high, and
- * JOURNAL_UNAVAILABLE.
+ * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. If a
+ * failed read leaves unknown whether all steps are applied, throws UNDO_FAILED without marking the pod: the next
+ * attempt may find that they are. Ends an unfinished hold of the pod as well, and throws the errors of reading and
+ * writing memory.high, and JOURNAL_UNAVAILABLE.
  */
 export async function recoverPod(node: Node, pod: PodDescription): Promise<void> {
   const transaction = node.journal.transactionOf(pod);
@@ -49,7 +49,7 @@ export async function recoverPod(node: Node, pod: PodDescription): Promise<void>
 }
 
 async function recoverTransaction(node: Node, pod: PodDescription, transaction: JournalledTransaction): Promise<void> {
-  // Its other steps are rolled back, as far as they can be: the runtime need not be asked under the lock.
+  // The other steps are rolled back as far as possible, without asking the runtime under the lock.
   if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(node.journal, pod, step))) {
     if (hasPodCgroup(pod)) await restoreHighs(node.tree, transaction);
     throw notRolledBack(pod, transaction.failed);
@@ -88,8 +88,8 @@ function notRolledBack(pod: PodDescription, why: string, cause?: unknown): ShimE
 }
 
 /**
- * Restores the memory.high of a hold that a crash has left.
- * @param newer the values that a transaction which has begun since has restored
+ * Restores the memory.high of a hold after a crash.
+ * @param newer the values that a transaction that began later has restored
  */
 async function endHold(
   { journal, tree, log }: Node,
@@ -113,10 +113,10 @@ async function endRecovery(
 ): Promise<void> {
   if (outcome === 'finished') node.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
   if (outcome !== 'gone') recordRemounts(node, pod, transaction.steps);
-  // The kernel and the runtime have the values of its updates, or the pod is gone: none can change anything any more.
+  // The kernel and the runtime have the values of its updates, or the pod was removed: no update can arrive any more.
   for (const step of transaction.steps)
     if (step.kind === 'container') node.journal.unanswered.settled(pod.sandboxId, step.id);
-  // It has ended, also when the disk does not take that: the journal tries again.
+  // The transaction has ended even if the disk fails: the journal retries the write.
   const ended = open.end(outcome === 'finished' ? 'done' : 'undone', node.policies.records(pod.sandboxId));
   await ended.catch((error: unknown) => {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
@@ -127,8 +127,8 @@ async function endRecovery(
 }
 
 /**
- * Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. Never rejects:
- * the transaction has ended also if the pod cannot be read, and the next request compares them.
+ * Compares the pod's volumes with the journal, which is skipped while a transaction is unfinished. Never rejects: the
+ * transaction has ended even if the pod cannot be read, and the next request compares them again.
  */
 async function checkVolumesAgain(node: Node, pod: PodDescription): Promise<void> {
   try {
@@ -150,14 +150,14 @@ export async function tryRecoverPod(node: Node, pod: PodDescription): Promise<vo
 /**
  * Waits for the updates of a pod's containers that the runtime has not answered, each as long as {@link SETTLE_MS}
  * says. The caller does not hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls.
- * Never rejects: what does not settle is waited for again by the next recovery.
+ * Never rejects: the next recovery waits again for updates that did not settle.
  *
  * @param requestUntil the deadline of a request, by {@link steadyNow}; undefined for a recovery
  */
 export async function settleUpdates(node: Node, pod: PodDescription, requestUntil?: number): Promise<void> {
   await Promise.all(
     node.journal.unanswered.of(pod.sandboxId).map(async (update) => {
-      // The update that runs settles the earlier ones, once it is answered.
+      // The update in progress settles the earlier ones once it is answered.
       if (node.calls.isHeld(update.id)) return;
       const { unanswered } = node.journal;
       const waits = requestUntil === undefined ? unanswered.waitsFor(pod.sandboxId, update.id) : 0;
@@ -178,7 +178,7 @@ export async function settleUpdates(node: Node, pod: PodDescription, requestUnti
 /**
  * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then
  * recovers all pods with an unfinished transaction. Leaves out a pod whose lock is held: a request may hold it for
- * minutes, and the transaction may be its own. Never rejects. Returns whether all of it succeeded and no pod was left
+ * minutes, and the transaction may be its own. Never rejects. Returns whether all pods were recovered and none was left
  * out.
  */
 export async function recover(node: Node): Promise<boolean> {
@@ -209,12 +209,11 @@ async function recoverRecord(
   try {
     const pod = await slots.run(() => sandboxOf(node, record));
     if (pod !== undefined) {
-      // Outside of the slots: a runtime that does not answer for one pod does not delay the others.
+      // Outside of the slots, so that a runtime that does not answer for one pod does not delay the others.
       await settleUpdates(node, pod);
       return await slots.run(() => recoverUnheld(node, pod));
     }
-    // Otherwise the pod may have a sandbox that the registry does not know yet, or kubelet, which has its folder,
-    // creates another one.
+    // Otherwise the pod may have an unknown sandbox, or kubelet, which still has its folder, creates another one.
     if (isCompared && !node.volumes.hasPodFolder(record.podUid)) await node.journal.forget(record);
     return 'recovered';
   } catch (error) {
@@ -230,7 +229,7 @@ async function recoverUnheld(node: Node, pod: PodDescription): Promise<'recovere
 }
 
 /**
- * Returns the sandbox of a record. If it is gone, returns the newest one of the pod: kubelet creates another sandbox
+ * Returns the sandbox of a record. If it was removed, returns the pod's newest sandbox: kubelet creates another sandbox
  * when one has ended, and removes the ended one later. Both have the pod's cgroup and volumes. Undefined when the
  * registry knows none.
  */
@@ -254,7 +253,7 @@ async function restoreHighs(
 
 /**
  * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers
- * nothing. The contents of the records stay, for the next one that does. Never rejects: logs what cannot be restored.
+ * nothing. The records stay unchanged for the next shim that recovers. Never rejects: logs what cannot be restored.
  */
 export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: readonly PodRecord[]): Promise<void> {
   for (const { podUid, transaction: { steps, highs } = { steps: [], highs: [] }, holds = [] } of records) {
@@ -278,8 +277,8 @@ async function isApplied(node: Node, pod: PodDescription, steps: readonly Step[]
 }
 
 /**
- * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the
- * limits are safe there, because the steps were planned so, and what is left stays in the journal for the next attempt.
+ * Rolls the applied steps back, the last one first. A failed read stops the rollback between two steps, like a crash:
+ * the planned order keeps the limits safe there, and the remaining steps stay in the journal for the next attempt.
  * Continuing without knowing one step would not be safe. A step that fails does not stop the others, which then take
  * its failure into account. An update that the runtime has not answered fails: it may still arrive.
  */
@@ -290,12 +289,12 @@ async function rollBack(
   onHigh: OnHigh,
 ): Promise<void> {
   const updates = steps.filter((step) => step.kind === 'container');
-  // A container that does not run needs its limit too.
+  // Includes containers that do not run: they need their limits too.
   const declared = updates.length === 0 ? undefined : await declarePod(node, pod);
   const actions = new PodActions(node, pod, { updates, declared, onHigh });
   const failures: string[] = [];
   for (const step of steps.toReversed()) {
-    // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
+    // Compared again: a step of an earlier transaction is visible only once the later ones are rolled back.
     const now = await readPod(node.tree, pod, readVolumes(node.volumes, pod));
     const isOpen = isUnanswered(node.journal, pod, step);
     const { written, foreign } = isOpen ? { written: step } : await progressOf(node, pod, now, step);

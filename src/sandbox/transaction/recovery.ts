@@ -9,12 +9,12 @@ const LONGEST_MS = 5000;
  * started accepts connections before it can list its pods ("server is not initialized yet", 1.6 and 1.7).
  */
 export class Recovery {
-  /** The number of connections: each one has a recovery of its own, which ends the attempts for earlier ones. */
+  /** The number of connections. Each has its own recovery, which ends the attempts for earlier connections. */
   #connection = 0;
   #stopTimer: () => void = () => undefined;
   /** Whether an attempt runs or is scheduled. */
   #isPending = false;
-  /** How often an attempt was asked for. */
+  /** Number of requested attempts. */
   #asked = 0;
   #isClosed = false;
 
@@ -33,7 +33,7 @@ export class Recovery {
 
   /**
    * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the
-   * journal was full, or its record could be read only after the start. A request for its pod recovers it before that.
+   * journal was full, or its record could be read only after the start. A request for its pod recovers the pod earlier.
    */
   retry(): void {
     this.#asked += 1;
@@ -54,7 +54,7 @@ export class Recovery {
     const isDone = await this.recover();
     if (connection !== this.#connection) return;
     if (!isDone) this.#schedule(connection, delay);
-    // The attempt may have passed the pod for which another one was asked meanwhile.
+    // The attempt may already have passed the pod for which another attempt was requested meanwhile.
     else if (this.#asked !== asked) this.#schedule(connection, LONGEST_MS);
     else this.#isPending = false;
   }

@@ -24,7 +24,7 @@ export interface StepProgress {
 
 /**
  * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its
- * new one was written by somebody else since, and does not count as applied.
+ * new one was written by another process since, and does not count as applied.
  */
 export async function progressOf(node: Node, pod: PodDescription, state: PodState, step: Step): Promise<StepProgress> {
   if (step.kind === 'container') return containerProgress(node, pod, step);
@@ -54,7 +54,7 @@ export async function isForeign(node: Node, pod: PodDescription, step: PodStep, 
 
 type PodValues = Pick<PodState, 'memory' | 'cpu' | 'weight' | 'volumes'>;
 
-/** Reads what {@link isApplied} compares with a step: a volume may outlive the pod's cgroup. */
+/** Reads the values that {@link isApplied} compares with a step. A volume may outlive the pod's cgroup. */
 async function valuesNow(
   { tree, volumes }: Parameters<typeof isForeign>[0],
   pod: PodDescription,

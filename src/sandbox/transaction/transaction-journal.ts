@@ -23,14 +23,14 @@ export interface Journalled {
   readonly sizes: ReadonlyMap<string, RequestedVolume>;
   readonly state: PodState;
   readonly target: PodTarget;
-  /** The container values that it sets, changed or not. */
+  /** The container values that the transaction sets, changed or not. */
   readonly sets: readonly ContainerLimits[];
 }
 
 /**
- * One transaction in the journal. Without steps nothing can be left unfinished, but an update that the runtime has not
- * answered: it is journalled afterwards, to be rolled back later. A requested size that a volume has already is
- * journalled too, so that it holds later.
+ * One transaction in the journal. Without steps, only an unanswered update can be left unfinished: it is journalled
+ * afterwards, to be rolled back later. A requested size that a volume already has is journalled too, so that it applies
+ * later.
  */
 export class TransactionJournal {
   private constructor(
@@ -38,7 +38,7 @@ export class TransactionJournal {
     private readonly pod: PodDescription,
     private readonly all: Journalled,
 
-    /** A transaction whose rollback has failed: this one replaces it. */
+    /** A transaction whose rollback has failed, and which this one replaces. */
     private readonly earlier: JournalledTransaction | undefined,
 
     /** Undefined without steps. */
@@ -64,17 +64,17 @@ export class TransactionJournal {
     return open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
   }
 
-  /** A rollback begins. Never rejects. */
+  /** Records that a rollback begins. Never rejects. */
   async undoing(): Promise<void> {
     await tolerateJournalFailure(this.node.log, this.pod, this.open?.undoing());
   }
 
-  /** A step was skipped. Its failure may have left the pod's memory.high lowered. */
+  /** Records that a step was skipped. Its failure may have left the pod's memory.high lowered. */
   skipped(error: unknown): void {
     if (isRollbackFailure(error)) this.open?.leavesHigh(podCgroup(this.pod), messageOf(error));
   }
 
-  /** The transaction is done. Never rejects. */
+  /** Ends a completed transaction. Never rejects. */
   async done(): Promise<void> {
     const { policies, journal, log } = this.node;
     const pod = this.pod;
@@ -91,7 +91,7 @@ export class TransactionJournal {
     }
   }
 
-  /** The transaction has failed, and was rolled back as far as that is possible. Never rejects. */
+  /** Ends a failed transaction that was rolled back as far as possible. Never rejects. */
   async failed(error: unknown): Promise<void> {
     const { journal, log } = this.node;
     const pod = this.pod;
@@ -116,8 +116,8 @@ export class TransactionJournal {
   }
 
   /**
-   * Returns what is left of an earlier transaction once this one is done, whose values replace the earlier ones: the
-   * updates that the runtime has not answered, and the pod limits without the room for them.
+   * Returns the steps of an earlier transaction that remain once this one is done and has replaced its values: the
+   * unanswered updates, and the pod limits without room for them.
    */
   #leftToSettle(): Step[] {
     const { sandboxId } = this.pod;
@@ -127,7 +127,7 @@ export class TransactionJournal {
     const left = unanswered.left(sandboxId, steps, sets);
     if (left.length === 0) return [];
     const settled = new Map<string, ContainerLimits>();
-    // A container's first step has the values from before all of them.
+    // A container's first step has the values from before all its steps.
     for (const step of left.toReversed())
       settled.set(step.id, { ...settled.get(step.id), ...beforeAndAfter(step).from });
     const updates = { steps, unanswered: unanswered.of(sandboxId), settled: [...settled.values()] };

@@ -17,11 +17,11 @@ import { isLeft, TransactionJournal } from './transaction-journal.ts';
 export interface TransactionOptions {
   /** The values that the caller's own call sets, for the journal. */
   readonly asked?: CallersUpdate | undefined;
-  /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
+  /** The requested volume sizes. They apply from now on, even after a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
-  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  /** Deadline for reclaiming memory, in milliseconds of the steady clock. */
   readonly until?: number;
   /** The deadline of the transaction, by {@link steadyNow}. */
   readonly deadline?: number;
@@ -101,8 +101,8 @@ export class Transaction {
   }
 
   /**
-   * Runs `work`, which applies the steps, and ends the transaction. When it fails, what was applied is rolled back.
-   * Throws what `work` throws, and UNDO_FAILED when the rollback fails too.
+   * Runs `work`, which applies the steps, and ends the transaction. If `work` fails, rolls back the applied steps.
+   * Throws the error of `work`, or UNDO_FAILED if the rollback fails too.
    */
   async run<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
     const { transactions } = this.node;
@@ -156,10 +156,10 @@ export interface StepActions {
 
 /** Hooks that are called while steps are applied. */
 export interface StepHooks {
-  /** Returns why a step must not begin any more. */
+  /** Returns an error if a step must not begin any more. */
   readonly late?: (step: Step) => Error | undefined;
   readonly applied?: (record: StepRecord) => void;
-  /** A step was skipped, or failed after the caller's own call. The caller's change is applied: it succeeds. */
+  /** Called when a step was skipped, or failed after the caller's own call. The caller's change stays applied. */
   readonly skipped?: (step: Step, error: unknown) => void;
 }
 
@@ -170,7 +170,7 @@ export interface StepHooks {
 export class StepSequence {
   readonly #left: Step[];
   readonly #records: StepRecord[] = [];
-  /** The step that has failed: it may be applied in part. */
+  /** The failed step, which may be partly applied. */
   #failed: Step | undefined;
   readonly #start = performance.now();
 
@@ -208,9 +208,9 @@ export class StepSequence {
   }
 
   /**
-   * Applies the steps after the caller's own call: a decrease that keeps a pod limit tight, a volume that may grow.
-   * They are skipped when they fail, because the caller's change is applied.
-   * @param refuse returns why a step must not be applied any more
+   * Applies the steps after the caller's own call: a decrease that keeps a pod limit tight, or growing volumes. Skips
+   * failed steps, because the caller's change is applied.
+   * @param refuse returns an error if a step must not be applied any more
    */
   async applyRest(refuse: (step: Step) => Error | undefined = () => undefined): Promise<void> {
     for (let step = this.#left[0]; step !== undefined; step = this.#left[0]) {
@@ -235,7 +235,7 @@ export class StepSequence {
       try {
         await this.actions.rollBack(step);
       } catch (error) {
-        // Continue: each step that is rolled back brings the pod closer to its state before.
+        // Continue: each rolled back step brings the pod closer to its previous state.
         failures.push(`${describeStep(step)}: ${messageOf(error)}`);
       }
     }
@@ -247,7 +247,7 @@ export class StepSequence {
   async #run<Result>(step: Step, action: (step: Step) => Promise<Result>): Promise<Result> {
     this.#left.shift();
     const late = this.hooks.late?.(step);
-    // It has not begun, and has nothing to roll back.
+    // The step has not begun, so there is nothing to roll back.
     if (late !== undefined) throw late;
     const at = performance.now() - this.#start;
     this.#failed = step;
@@ -280,7 +280,7 @@ const isJournalled = (steps: readonly Step[], asked: ContainerStep | undefined):
   steps.some(({ kind }) => kind !== 'runtime') ||
   (asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0);
 
-/** Returns the steps with the changes of the caller's call in its place: recovery can only roll it back. */
+/** Returns the steps with the caller's call replaced by its changes: recovery can only roll these back. */
 const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): Step[] =>
   steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];

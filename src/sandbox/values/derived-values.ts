@@ -29,9 +29,9 @@ import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/p
 import { podCgroup } from '../pods/read-pod.ts';
 
 /**
- * Returns the pod limits that go with updates of its containers, with room for earlier updates that the runtime has not
- * answered. A memory decrease that the pod's usage blocks is omitted with a warning, since no caller asked for it
- * (KEP-1287: a limit is not lowered below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
+ * Returns the pod limits for updates of its containers, with room for unanswered earlier updates. A memory decrease
+ * that the pod's usage blocks is omitted with a warning, since no caller asked for it (KEP-1287: a limit is not lowered
+ * below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
  *
  * @param swapAfter the limits on swap that the updates lower
  */
@@ -64,18 +64,18 @@ export interface DerivedShares {
 
 /** A container in the sum of a pod's shares. */
 interface CountedShares {
-  /** Absent: it has not been created. */
+  /** Absent: the container has not been created. */
   readonly id?: string | undefined;
   readonly shares: number;
 }
 
 /**
- * Returns the sum of the containers' shares and the overhead's when the pod's shares are that sum now: kubelet
+ * Returns the sum of the containers' shares and the overhead's if the pod's shares are this sum now: kubelet
  * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. The pod's weight in the kernel decides: kubelet may have
- * changed it since the pod was created. Undefined where the sum does not change, and for a BestEffort pod: kubelet
- * keeps its minimum, since its QoS class never changes (KEP-1287). kubelet's sum has the declared containers, also
- * those that do not run.
- * @param targets also of containers that do not run: shares that the runtime stores for them
+ * changed it since the pod was created. Undefined if the sum does not change, and for a BestEffort pod: kubelet keeps
+ * its minimum, because its QoS class never changes (KEP-1287). kubelet's sum includes declared containers that do not
+ * run.
+ * @param targets new shares, also of containers that do not run, for which the runtime stores them
  */
 export function derivedPodShares(
   pod: PodDescription,
@@ -98,8 +98,8 @@ export function derivedPodShares(
 }
 
 /**
- * Returns the shares of the declared app containers and sidecars that do not run. What may be an ordinary init
- * container counts in the first result only: the pod's weight shows whether kubelet counts it.
+ * Returns the shares of the declared app containers and sidecars that do not run. A container that may be an ordinary
+ * init container counts in the first result only: the pod's weight shows whether kubelet counts it.
  */
 function idleShares({ declared, containers }: PodState): readonly (readonly CountedShares[])[] {
   const idle = (declared?.containers ?? []).filter(
@@ -133,16 +133,16 @@ function matchingShares(
   return candidates.find((shares) => weightMatchesShares(weight, shares));
 }
 
-/** pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests = limits. */
+/** pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests equal limits. */
 const overheadShares = ({ quota, period }: PodState['overhead']['cpu']): number =>
   quota === 'max' || quota === 0 ? 0 : milliCpuToShares(quotaToMilliCpu(quota, period));
 
 /**
- * KEP-1287 with KEP-2837: returns a request with the containers that go along with a change of the pod-level limit. A
- * container without a limit of its own has that of the pod, without the overhead, and gets the new one when it changes
- * (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, getCPULimit and getMemoryLimit). One that somebody
- * has given another limit keeps it. Only a source that knows the pod-level limit distinguishes it from a sum of
- * containers.
+ * KEP-1287 with KEP-2837: adds the containers that inherit a change of the pod-level limit to a request. A container
+ * without its own limit has the pod's limit less the overhead, and gets the new one when the pod's limit changes
+ * (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, getCPULimit and getMemoryLimit). A container that
+ * was given another limit keeps it. Requires a source with the pod-level limit: otherwise this limit cannot be
+ * distinguished from a sum of containers.
  */
 export function withInheritedLimits(state: PodState, desired: DesiredPod): DesiredPod {
   const live = new Map(state.containers.map((container) => [container.id, container]));
@@ -173,11 +173,11 @@ function inheritedBy(
   };
 }
 
-/** An earlier ResizePod may have changed the pod and its containers: then both differ from what is declared. */
+/** Also compares with the pod's present limit: an earlier ResizePod may have changed both from the declared value. */
 const hasMemoryOf = (state: PodState, level: Bytes, { memory }: LiveContainer): boolean =>
   sameMemory(memory, level) || sameMemory(memory, memoryWithout(state.overhead.memory, state.memory));
 
-/** systemd rounds the pod's quota up to whole percents of a CPU, and kubelet the milliCPU of the overhead. */
+/** Tolerates rounding: systemd rounds the pod's quota up to whole percents, and kubelet the overhead's milliCPU. */
 function hasCpuOf(state: PodState, level: MilliCpu, { cpu }: LiveContainer): boolean {
   const milli = milliOf(cpu);
   const ofPod = milliOf(cpuWithout(state.overhead.cpu, state.cpu));

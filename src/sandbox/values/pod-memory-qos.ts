@@ -18,7 +18,7 @@ import type { Limits, PodState, Settings } from '../pods/pod-state.ts';
 import { podCgroup } from '../pods/read-pod.ts';
 import { settingsIn, storedLimits } from '../pods/stored-limits.ts';
 
-/** Files that kubelet's memory QoS has derived from values which a resize changes. */
+/** Files whose content kubelet's memory QoS has derived from values that a resize changes. */
 export interface DerivedSettings {
   /** Their present content. */
   readonly now: Settings;
@@ -39,7 +39,7 @@ export interface MemoryQos {
   readonly ofPod: (memory: Limit<Bytes> | undefined) => readonly UnifiedChange[];
 }
 
-/** @param containers by their name in the pod */
+/** Returns the memory QoS values after a resize. @param containers by their name in the pod */
 export function memoryQosOf(
   node: Node,
   pod: PodDescription,
@@ -86,8 +86,8 @@ const derived = (settings: Settings, then: Settings): DerivedSettings => ({
 });
 
 /**
- * Reads the files without regard to a temporary memory.high: a section under the pod's lock finds none, and a derived
- * value may look like one by chance.
+ * Reads the files and includes a temporary memory.high: none exists under the pod's lock, and a derived value may have
+ * the mark by chance.
  */
 function filesOf(tree: CgroupTree, cgroup: CgroupPath): Settings {
   return Object.fromEntries(
@@ -110,7 +110,7 @@ function possibleRequests(
   };
 }
 
-/** Returns what each container may request now: what the last resize has set, and what kubelet or the spec says. */
+/** Returns the possible present request of each container: from the last resize, and from kubelet or the spec. */
 function declaredRequests(state: PodState, desired: DesiredPod): ReadonlyMap<string, readonly Bytes[]> {
   const inSpec = new Map(state.declared?.containers.map(({ name, requests }) => [name, requests?.memory]));
   return new Map(
@@ -123,7 +123,7 @@ function declaredRequests(state: PodState, desired: DesiredPod): ReadonlyMap<str
 
 /**
  * Returns the throttling factor in kubelet's configuration if all containers of a pod that kubelet created with memory
- * QoS show the same one. With memory.high kubelet sets memory.min or memory.low, or both.
+ * QoS show the same one. Together with memory.high, kubelet sets memory.min, memory.low, or both.
  */
 function factorOf(
   containers: readonly ContainerDescription[],

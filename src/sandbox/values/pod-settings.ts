@@ -15,7 +15,7 @@ import type { UnifiedChange } from '../plan/step.ts';
 import { podSubject } from '../pods/names.ts';
 import { SWAP_MAX } from '../pods/stored-limits.ts';
 
-/** Files that have steps of their own: a `unified` key for them is read with the fields. */
+/** Files with their own steps: a `unified` key for them is read together with the fields. */
 const OWN_STEPS = new Set(['memory.max', 'cpu.max']);
 
 /** A file that a request sets, with the field that sets it. */
@@ -23,13 +23,13 @@ interface Setting {
   readonly key: string;
   readonly to: string;
   readonly field: string;
-  /** A kernel without the file has no limit anyway, or sets it with another one. */
+  /** A kernel without this file has no such limit, or sets it through another file. */
   readonly isOptional?: boolean;
 }
 
 /**
  * KEP-1287, UpdatePodSandboxResources: returns what a request changes in the pod's cgroup in addition to memory, CPU
- * and shares: swap, cpusets, limits on huge pages, and `unified`, which counts if a field is for the same file. Throws
+ * and shares: swap, cpusets, limits on huge pages, and `unified`, which overrides a field for the same file. Throws
  * INVALID_VALUE for a file that the pod's cgroup does not have: unlike for a container, no runtime decides about it.
  *
  * @param resources with the overhead
@@ -75,8 +75,8 @@ function settingsOf(resources: LinuxContainerResources, memory: Limit<Bytes>): S
 }
 
 /**
- * As runc (opencontainers/cgroups fs2/hugetlb.go) and so kubelet set them: the limit on reserved huge pages (Linux 5.7
- * and later) is the same, because a process reserves them before it uses them.
+ * Returns the hugepage limits of a request. Like runc (opencontainers/cgroups fs2/hugetlb.go) and kubelet, sets the
+ * same limit on reserved pages (Linux 5.7 and later), because a process reserves pages before it uses them.
  */
 function hugePageSettings({ hugepage_limits }: LinuxContainerResources): Setting[] {
   // The last limit of a size counts, as in the runtimes.
@@ -91,7 +91,7 @@ function hugePageSettings({ hugepage_limits }: LinuxContainerResources): Setting
   });
 }
 
-/** Returns undefined for an optional file that does not exist. Throws INVALID_VALUE for any other. */
+/** Reads a file. Returns undefined for an optional file that does not exist. Throws INVALID_VALUE for other files. */
 async function readFile(
   tree: CgroupTree,
   pod: PodDescription,
@@ -110,7 +110,7 @@ async function readFile(
   }
 }
 
-/** A field does not name the file. */
+/** Returns the reason of an error. Names the file, because a field does not. */
 const reasonFor = (field: string, key: string): string =>
   field.startsWith('unified')
     ? ''

@@ -22,8 +22,8 @@ type Others = Pick<Limits, 'swap' | 'settings'>;
 
 /**
  * Swap and settings of a container before and after a caller's update, as far as the runtime changes them. A value that
- * nobody has requested, and that the runtime overwrites with what it has stored, has two equal ends: the runtime may
- * also not do so.
+ * is not requested, but that the runtime overwrites with its stored value, has two equal ends, because the runtime may
+ * also leave it unchanged.
  */
 export interface OtherValues {
   /** The present values, for a rollback. */
@@ -32,8 +32,8 @@ export interface OtherValues {
 }
 
 /**
- * Returns what a caller's update changes in addition to memory, CPU and shares. The runtime also writes what it has
- * stored, and sets swap to the memory limit (none) when the request has memory and no swap (containerd
+ * Returns the changes of a caller's update in addition to memory, CPU and shares. The runtime also writes its stored
+ * values, and sets swap to the memory limit (none) if the request has memory but no swap (containerd
  * internal/cri/opts/spec_linux_opts.go, WithResources).
  *
  * @param memory the container's memory limit after the update
@@ -70,8 +70,8 @@ export function otherValues(
 }
 
 /**
- * Returns the limit on swap that a caller's update lowers, by cgroup; undefined if it leaves the container the swap
- * that it has. Memory that reclaim has written to swap then could not go there again once it is used.
+ * Returns the swap limit that a caller's update lowers, by cgroup. Undefined if the update does not lower it. With a
+ * lower limit, memory that reclaim has written to swap cannot return there once it was used.
  *
  * @param memory the container's memory limit after the update
  */
@@ -121,8 +121,8 @@ interface ValuesAlong {
 }
 
 /**
- * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime
- * writes what it has stored with each update, and sets swap to none when it gets memory without swap.
+ * Adds values that must be written along with the shim's own update to the state and to the targets of containers: with
+ * each update, the runtime writes its stored values, and sets swap to none if it contains memory without swap.
  */
 export async function withStoredValues(
   node: Node,

@@ -30,12 +30,12 @@ export interface VolumePoliciesOptions {
   readonly follow?: FollowSetting;
   /** The memory-backed volumes in the spec of a pod. Undefined when the spec is not known. */
   readonly declared?: (sandboxId: string) => ReadonlyMap<string, DeclaredVolume> | undefined;
-  /** The memory that the pods of the node may use in all, as far as it is known. Default: not known. */
+  /** The memory that all pods of the node may use together. Undefined if unknown. Default: unknown. */
   readonly nodeMemory?: (sandboxId: string) => Bytes | undefined;
 }
 
 /**
- * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the
+ * The size policy of each volume of each pod. The first applicable policy wins: the policy requested at run time; the
  * annotation that the pod was created with; the size set by another program's remount; the policy derived from the
  * mount at first sight, bounded by the size limit in the pod's spec. The last known size only serves to detect remounts
  * by other programs: the present size always comes from the kernel.
@@ -140,10 +140,10 @@ export class VolumePolicies {
   }
 
   /**
-   * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger
-   * than its size limit: one that is larger, and did not have the pod's limit at first sight, was sized by something
-   * else and stays. Without the spec, the size limit may be that of the mount, and kubelet evicts a pod that stores
-   * more.
+   * Returns the policy of a volume for which only the mount and perhaps the spec are known. kubelet makes no volume
+   * larger than its size limit: a larger volume that did not have the pod's limit at first sight was sized by another
+   * program, and its size stays. Without the spec, the size limit may equal the mount's size, and kubelet evicts a pod
+   * that stores more.
    */
   #policyOfSeen({ policy, mount, mounted }: VolumeRecord, sizeLimit: Bytes | 'unknown' | undefined): VolumePolicy {
     if (this.#follow === 'never') return { kind: 'fixed' };
@@ -157,10 +157,10 @@ export class VolumePolicies {
   }
 
   /**
-   * Returns the largest size to which a volume grows. It does not shrink to that. A volume that follows the pod limit
-   * does not grow above the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
-   * kubelet evicts a pod whose volume stores more than its size limit (pkg/kubelet/eviction/eviction_manager.go,
-   * emptyDirLimitEviction).
+   * Returns the largest size to which a volume grows. A larger volume does not shrink to it. A volume that follows the
+   * pod limit does not grow above the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go,
+   * calculateEmptyDirMemorySize). kubelet evicts a pod whose volume stores more than its size limit
+   * (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction).
    */
   #most(sandboxId: string, volume: string, { kind }: VolumePolicy): number {
     const node = kind === 'follow' ? this.#nodeMemory(sandboxId) : undefined;
@@ -202,7 +202,7 @@ export class VolumePolicies {
   }
 }
 
-/** Returns the largest size with which a volume was mounted. Another mount has another device. */
+/** Returns the largest size with which a volume was mounted. A new mount has another device. */
 function mountedSize(before: VolumeRecord | undefined, { device, size }: VolumeMount): Bytes {
   const known = before?.mounted ?? (before?.mount?.device === device ? before.mount.size : undefined);
   return known === undefined || (before?.mount?.device !== device && size > known) ? size : known;
@@ -227,8 +227,8 @@ export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeSt
 
 /**
  * Throws VOLUME_EXCEEDS_SIZE_LIMIT when a requested size or share is above the size limit in the pod's spec: kubelet
- * evicts a pod that stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that is to
- * follow the pod limit stays below both.
+ * evicts a pod that stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that
+ * follows the pod limit stays within both limits.
  */
 export function assertWithinSizeLimits(
   pod: PodDescription,

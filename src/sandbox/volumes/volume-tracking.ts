@@ -12,10 +12,10 @@ import { readVolumes } from '../pods/read-pod.ts';
 import type { VolumePolicies } from './policies.ts';
 
 /**
- * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such
- * as a kubelet with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link
- * recordRemounts} records them. Nor for a sandbox that another one has replaced: the volumes are those of the pod, and
- * the policies of the newest sandbox apply.
+ * Compares a pod's mounted volumes with their last known sizes, and adopts sizes that another program has set, such as
+ * a kubelet with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link
+ * recordRemounts} records them. Also does nothing for a replaced sandbox: the volumes belong to the pod, and the
+ * policies of its newest sandbox apply.
  */
 export function observeVolumes(
   node: Node,
@@ -61,8 +61,8 @@ export async function journalVolumes(node: Node, pod: PodDescription): Promise<v
 }
 
 /**
- * Records whether an annotation that was added at run time sets a volume's size: then the size that another program
- * sets by a remount is not taken over. Never rejects.
+ * Records whether an annotation that was added at run time sets a volume's size. If so, a size from another program's
+ * remount is not adopted. Never rejects.
  */
 export async function setVolumeAnnotated(
   node: Node,
@@ -74,7 +74,7 @@ export async function setVolumeAnnotated(
   if (pod === undefined) return;
   await node.lock.run(lockKeyOf(pod), async () => {
     node.policies.setAnnotated(sandboxId, volume, annotated);
-    // The pod may be gone since.
+    // The pod may have been removed.
     if (node.registry.knownPod(sandboxId) !== undefined) await journalVolumes(node, pod);
   });
 }

@@ -15,7 +15,7 @@ type Generated<Name extends keyof Proto> =
  */
 export type Requests = { [Name in keyof Proto as Name extends `${string}Request` ? Name : never]: Generated<Name> };
 
-/** The fields that the shim, or an older one, leaves out. */
+/** Fields that the shim, or an older shim, may omit. */
 type Optional =
   | 'after'
   | 'actuated'

@@ -57,7 +57,7 @@ export function unaryHandlers(options: ServiceOptions): ReadonlyMap<string, RawU
     }),
     handler('CancelResize', async ({ id }, { signal }, trace) => {
       trace.fields.resize = id.slice(0, 64);
-      // It waits for an attempt in progress, and is cancelled also if its client does not.
+      // A cancellation waits for an attempt in progress, and is carried out even if its client leaves.
       return { resize: reportOf(options, await untilAborted(resizes.cancel(id), signal)) };
     }),
   ]);
@@ -80,11 +80,11 @@ async function resizePod(
   const { resizes, pods, clock } = options;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
-  // Without the client's signal: a resize is carried out also if its client has gone.
+  // Not cancelled by the client's signal: a resize is carried out even if its client leaves.
   const pod = await findPod(pods, request.pod, undefined, trace);
   const deadline = Math.min(call.deadline, clock.now() + timeoutMs);
   if (dryRun) {
-    // It waits for its turn, and changes nothing.
+    // A dry run waits for its turn, and changes nothing.
     const outcome = await untilAborted(resizes.dryRun(pod, asked, { deadline, defer }), call.signal);
     return { resize: dryRunReport(pod, outcome, clock.wallTime(), pods.containerName) };
   }
@@ -114,9 +114,9 @@ async function getPod(
 }
 
 /**
- * Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once
- * it is read: to encode all of them at the end would hold the event loop. Encoded messages one after the other are one
- * message with the pods of all (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+ * Lists all pods. A pod that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once
+ * it is read, because encoding all at the end would block the event loop. Concatenated encoded messages are one message
+ * with all pods (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
  */
 async function listPods(options: ServiceOptions, { request, signal }: HandlerCall): Promise<Buffer> {
   readRequest('ListPodsRequest', request);

@@ -15,9 +15,9 @@ import { orUndefined } from './forward.ts';
 import type { Amendment, MessageAmendment } from './interceptors.ts';
 
 /**
- * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and
- * the kernel differ, the kernel's values are appended to the resources, and win when the client decodes them. Otherwise
- * the response is unchanged.
+ * Amends the ContainerStatus of a running container, because KEP-1287 requires the actual values. Where the runtime's
+ * store and the kernel differ, appends the kernel's values to the resources; they take precedence when the client
+ * decodes the response. Otherwise the response is unchanged.
  */
 export function containerStatus(node: Node): Amendment {
   return ({ response }, trace) => {
@@ -36,8 +36,8 @@ export function containerStatus(node: Node): Amendment {
 const CONTAINERS_STATUSES = 5;
 
 /**
- * Amends the events of GetContainerEvents. Each event has the statuses of its pod's containers: running ones get the
- * kernel's values. kubelet with Evented PLEG takes its pods' status from there, and does not call ContainerStatus.
+ * Amends the events of GetContainerEvents. Each event contains the statuses of its pod's containers; those of running
+ * ones get the kernel's values. kubelet with Evented PLEG uses these statuses instead of ContainerStatus.
  */
 export function containerEvents(node: Node): MessageAmendment {
   return (event) => withKernelValues(node, 'ContainerEventResponse', event, CONTAINERS_STATUSES);
@@ -46,8 +46,8 @@ export function containerEvents(node: Node): MessageAmendment {
 type Changes = Partial<ReportedResources> | undefined;
 
 /**
- * KEP-1287, actual values: returns a message with the kernel's values in the container statuses of a repeated field.
- * Undefined if the message stays as it is, also if it cannot be read, which is counted.
+ * Returns a message with the kernel's values in the container statuses of a repeated field (KEP-1287, actual values).
+ * Undefined if the message does not change, including if it cannot be read, which is counted.
  * @param name of the CRI message
  * @param field number of the repeated field
  */
@@ -67,10 +67,10 @@ export function withKernelValues(
   return withChanges(message, running, changes as readonly Changes[]);
 }
 
-/** Counts a container whose cgroup cannot be found or read, so that the others of its message are amended. */
+/** Returns the changes of one status. Counts a container whose cgroup cannot be read: the others are still amended. */
 function changesOrUndefined(node: Node, status: PlacedStatus): MaybePromise<Changes> {
   const unreadable = (error: unknown): undefined => {
-    // Events tell of the past: of a pod that stops, each one says that containers run which have ended by now.
+    // Events are late: those of a stopping pod can report containers as running after they have exited.
     if (!isCgroupVanished(error)) node.failOpen('unreadable_state', status.id, error);
   };
   const changes = kernelChanges(node, status, unreadable);
@@ -110,8 +110,7 @@ function kernelChanges(
     }
   };
   try {
-    // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a
-    // container.
+    // kubelet requests the status of each started container, and the backend needs long for a verbose status.
     const known = node.cgroups.known(id);
     return known === undefined ? node.cgroups.find(id).then(changesIn) : changesIn(known);
   } catch (error) {

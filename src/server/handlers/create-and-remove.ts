@@ -4,9 +4,9 @@ import { decodeOrUndefined } from './forward.ts';
 import type { Amendment, Delay } from './interceptors.ts';
 
 /**
- * Calls that are only observed: the registry learns pods and containers when they are created, notifies others when
- * they start, and forgets them when they are removed. They are amendments that change nothing, so the client gets its
- * response only after the registry has been updated.
+ * Observed calls: the registry adds pods and containers when they are created, notifies listeners when they start, and
+ * removes them when they are removed. These amendments change nothing, but the client gets its response only after the
+ * registry has been updated.
  */
 
 export function learnPod(node: Node): Amendment {
@@ -24,7 +24,7 @@ export function learnPod(node: Node): Amendment {
   };
 }
 
-/** RestorePod: learns the pod as {@link learnPod} does, by what the runtime says of it. */
+/** RestorePod: adds the pod to the registry like {@link learnPod}, from the runtime's description. */
 export function learnRestoredPod(node: Node): Amendment {
   return async ({ response }, trace) => {
     const made = decodeOrUndefined(node.failOpen, 'RestorePodResponse', response);
@@ -36,7 +36,7 @@ export function learnRestoredPod(node: Node): Amendment {
       trace.fields.uid = pod.metadata.uid;
       await applyVolumeSizes(node, pod);
     } catch (error) {
-      // The pod is restored: its client gets the response.
+      // The pod is restored even if it cannot be added: its client gets the response.
       node.failOpen('unknown_pod', made.pod_sandbox_id, error);
     }
     return undefined;
@@ -66,8 +66,8 @@ export function learnContainer(node: Node): Amendment {
 }
 
 /**
- * StartContainer: notifies the registry that a start has been requested, until the call has ended. A call with
- * compressed messages is not seen.
+ * StartContainer: notifies the registry of a requested start, until the call has ended. Does not observe calls with
+ * compressed messages.
  */
 export const startingContainer =
   (node: Node): Delay =>
@@ -98,7 +98,7 @@ export const forgetContainer = (node: Node): Amendment =>
     node.registry.forgetContainer(container_id);
   });
 
-/** Calls `action` with the request of a call that has succeeded. A request that cannot be decoded is left out. */
+/** Calls `action` with the request of a successful call. Skips a request that cannot be decoded. */
 function observed<Name extends keyof Messages>(
   node: Node,
   name: Name,

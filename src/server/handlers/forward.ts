@@ -12,8 +12,8 @@ export function forward(backend: Backend, call: HandlerCall, trace: CallTrace): 
 }
 
 /**
- * Handles a call whose response is amended but whose messages are compressed. The proxy cannot read those; the gRPC
- * server and client decompress them.
+ * Handles a compressed call whose response is amended. The proxy cannot read compressed messages; the gRPC server and
+ * client decompress them.
  */
 export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
   return async (call, trace) => {

@@ -32,7 +32,7 @@ export interface Interceptors {
   readonly amendments: ReadonlyMap<string, AmendedCall>;
   /** Calls with a stream of responses that are forwarded and whose messages are amended one by one. */
   readonly streams: ReadonlyMap<string, MessageAmendment>;
-  /** Calls that are forwarded later, of any kind but those that the shim handles. */
+  /** Calls of any kind, except handled ones, whose request is delayed. */
   readonly delays: ReadonlyMap<string, Delay>;
 }
 

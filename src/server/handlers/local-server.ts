@@ -17,7 +17,7 @@ export interface LocalServer {
   handle(call: HandledCall, respond: (answer: HandledAnswer) => void, peer?: number): void;
   /**
    * Opens a connection for all other calls to a gRPC server: an HTTP/2 byte stream, like a socket to any gRPC server.
-   * That server is loaded for the first connection, which most nodes never have: it takes 14 MB. The connection ends if
+   * The server takes 14 MB and is loaded for the first connection, which most nodes never have. The connection ends if
    * the server cannot be loaded.
    * @param peer the process of the client that the connection is for, if it is known
    */
@@ -76,7 +76,7 @@ class LazyJsServer {
     this.#server = new Lazy(load);
   }
 
-  /** Never rejects. A connection ends if the server cannot be loaded. The next one tries again. */
+  /** Serves a connection. Ends it if the server cannot be loaded; the next one tries again. Never rejects. */
   async accept(connection: Duplex, peer: number | undefined): Promise<void> {
     const server = await this.#loaded();
     if (server === undefined || this.#isClosed || connection.destroyed) {
@@ -110,7 +110,7 @@ class LazyJsServer {
   }
 }
 
-/** Ends one half of a pair. The other half sees an end, but not that this one is destroyed. */
+/** Ends one half of a pair. The other half sees the end, but not the destruction of this half. */
 const end = (connection: Duplex): unknown => connection.end(() => connection.destroy());
 
 /** A call that the proxy has received, as its handler sees it. What few handlers read is made when they do. */

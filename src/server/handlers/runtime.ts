@@ -39,8 +39,8 @@ export function runtimeStatus(failOpen: FailOpen, { version, readiness, connecti
 }
 
 /**
- * Returns the interceptors and handlers of a shim that forwards every call. It answers one call of its own, which no
- * runtime has, so that installer and doctor recognise it.
+ * Returns the interceptors and handlers of a shim that forwards every call. It only answers the shim's own status call,
+ * which no runtime implements, so that the installer and doctor recognize the shim.
  */
 export function passThroughHandlers(program: Program): {
   readonly interceptors: Interceptors;

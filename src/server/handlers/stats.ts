@@ -5,9 +5,9 @@ import type { DelayedCall } from '../proxy/interception.ts';
 import { decodeOrUndefined } from './forward.ts';
 import type { Amendment, Delay } from './interceptors.ts';
 
-/** cAdvisor measures a cgroup in use every 10 to 20 s, an idle one every 15 to 30 s. Usage is reclaimed before. */
+/** Maximum delay. cAdvisor measures a cgroup in use every 10 to 20 s and an idle one every 15 to 30 s. */
 const LONGEST_WAIT_MS = 40_000;
-/** Left of the caller's time for the call itself. */
+/** Part of the caller's time that is reserved for the call itself. */
 const RESERVE_MS = 5000;
 
 /** Longer requests are not read: decoding blocks the event loop. Those of kubelet have about 100 bytes. */
@@ -25,8 +25,8 @@ export function podSandboxStats(node: Node, decreaseReclaimer: DecreaseReclaimer
 }
 
 /**
- * Notes each successful PodSandboxStats, and leaves the response unchanged: kubelet compares with it. After a failed
- * one kubelet takes cAdvisor's figure of the pod.
+ * Records each successful PodSandboxStats and leaves the response unchanged: kubelet compares usage with it. After a
+ * failed call, kubelet uses cAdvisor's figure of the pod.
  */
 export function podSandboxStatsAnswered(node: Node, decreaseReclaimer: DecreaseReclaimer): Amendment {
   return ({ request }) => {
@@ -37,8 +37,8 @@ export function podSandboxStatsAnswered(node: Node, decreaseReclaimer: DecreaseR
 
 /**
  * Delays ListContainerStats and StreamContainerStats. kubelet calls one of them for one pod before it lowers a memory
- * limit, and then compares the usage of the containers and the pod's usage as cAdvisor has measured it last. Waits
- * until both are below the limits that kubelet has admitted. Calls for all pods are forwarded at once.
+ * limit, and then compares the usage of the containers and cAdvisor's last measurement of the pod's usage with the new
+ * limits. Waits until both are below the limits that kubelet has admitted. Forwards calls for all pods at once.
  */
 export function listContainerStats(node: Node, decreaseReclaimer: DecreaseReclaimer): Delay {
   return (call) => {
@@ -55,7 +55,7 @@ const sandboxOf = (node: Node, request: Uint8Array): string =>
 const read = <Name extends keyof Messages>(node: Node, name: Name, bytes: Uint8Array): Messages[Name] | undefined =>
   bytes.length > MAX_REQUEST_BYTES ? undefined : decodeOrUndefined(node.failOpen, name, bytes);
 
-/** Limits a wait. Undefined without one. The promise never rejects. */
+/** Limits the time of a wait. Undefined if there is no wait. The promise never rejects. */
 function atMost(
   { log }: Node,
   { path, timeoutMs }: DelayedCall,

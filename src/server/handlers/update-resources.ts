@@ -11,7 +11,7 @@ import {
 import { type CallTrace, type HandlerCall, inBackend, type RawUnaryHandler } from '../unary/call.ts';
 import { decodeOrUndefined } from './forward.ts';
 
-/** Handles UpdateContainerResources. The runtime gets the unchanged request as one step of the pod's resize. */
+/** Handles UpdateContainerResources. Forwards the unchanged request to the runtime as one step of the pod's resize. */
 export function updateContainerResources(node: Node): RawUnaryHandler {
   return async (call, trace) => {
     const send = (): Promise<Buffer> => forwardToTheEnd(node.backend, call, trace);
@@ -36,15 +36,15 @@ export function updatePodSandboxResources(node: Node): RawUnaryHandler {
   };
 }
 
-/** Returns the deadline of a call, and who makes it. */
+/** Returns the deadline and the caller of a call. */
 const callerOf = ({ deadline, client }: HandlerCall): Required<CallerOf> => ({
   deadline,
   requester: criRequester(client),
 });
 
 /**
- * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold
- * the pod's lock while a runtime hangs.
+ * Maximum time of the runtime for an update, as in kubelet. Otherwise a caller without a deadline would hold the pod's
+ * lock while a runtime hangs.
  */
 const LONGEST_UPDATE_MS = 120_000;
 

@@ -32,7 +32,7 @@ export interface ListenOptions {
   readonly log: Log;
 }
 
-/** Who may connect. */
+/** Determines who may connect. */
 export type SocketRights =
   /** Those who may connect to the backend's socket at this absolute path. */
   | { readonly like: string }
@@ -119,8 +119,8 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
     failure,
     async close() {
       clearInterval(polling);
-      // While this process listens, another shim that starts finds a live socket and does not change the path. So
-      // nothing changes between the check and the unlink.
+      // Nothing changes between the check and the unlink: while this process listens, another starting shim finds a
+      // live socket and does not change the path.
       if (isStillOurs()) unlinkSync(path);
       // Clients that have connected by now are still accepted and shut down gracefully.
       await acceptQueued(() => accepted);
@@ -220,8 +220,8 @@ async function refuseIfTaken(path: string): Promise<'nothing' | 'stale socket'> 
 }
 
 /**
- * Sets a configured mode. The shim's own folder lets the same classes through. Returns true: there is nothing to poll
- * for.
+ * Sets a configured mode. Opens the shim's own folder to the same permission classes. Returns true: no polling is
+ * needed.
  */
 function giveMode(target: string, folder: Folder, mode: number): boolean {
   const through = ((mode & 0o060) === 0 ? 0 : 0o010) | ((mode & 0o006) === 0 ? 0 : 0o001);

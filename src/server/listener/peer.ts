@@ -4,7 +4,7 @@ import { type Log, messageOf } from '../../core/index.ts';
 /** Returns the id of the process that has connected a unix socket; undefined if it is not known. */
 export type PeerOf = (socket: Socket) => number | undefined;
 
-/** No peer is known. */
+/** Returns no peer: used if peers cannot be read. */
 export const unknownPeer: PeerOf = () => undefined;
 
 // asm-generic/socket.h; the values of all architectures that Node supports.
@@ -21,8 +21,8 @@ interface WithHandle {
 type Getsockopt = (descriptor: number, level: number, name: number, value: Int32Array, length: Int32Array) => number;
 
 /**
- * Loads what reads the peer of a socket (SO_PEERCRED of unix(7)); Node has no call for it. Without koffi, which is a
- * native part, no peer is known, and the shim serves nevertheless.
+ * Loads the function that reads the peer of a socket (SO_PEERCRED of unix(7)); Node has no call for it. Without koffi,
+ * a native part, no peer is known, and the shim serves nevertheless.
  */
 export async function loadPeerOf(log: Log): Promise<PeerOf> {
   try {

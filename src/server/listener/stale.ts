@@ -55,7 +55,7 @@ const occupantByErrno: ReadonlyMap<string, Occupant> = new Map([
 ]);
 
 const LOCK_EX_NB = 2 | 4;
-/** The lock is held for one probe, so it is free soon. */
+/** Maximum number of attempts. The lock is held only for one probe. */
 const LOCK_ATTEMPTS = 100;
 const LOCK_PAUSE_MS = 50;
 

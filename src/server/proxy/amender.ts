@@ -47,7 +47,7 @@ export class Amender {
     else this.#creditBackend(stream);
   }
 
-  /** Trailers or a reset have come: a message that is still partial stays so. */
+  /** Handles trailers or a reset: no further part of the message will arrive. */
   responseEnds(stream: AmendStream): void {
     const { amendment } = stream;
     if (amendment.state.kind !== 'collecting') return;
@@ -56,7 +56,7 @@ export class Amender {
     else this.finish(stream);
   }
 
-  /** Frees what is held for a stream. Returns whether that includes any of the response, which is then lost. */
+  /** Frees the bytes held for a stream. Returns whether they include a part of the response, which is then lost. */
   finish(stream: AmendStream): boolean {
     const { amendment } = stream;
     const { holding, charged } = amendment;
@@ -131,7 +131,7 @@ export class Amender {
     if (amendment.state.kind === 'passing') return;
     const { backend, flowControl } = this.parts;
     const { charged, head, last, response } = amendment;
-    // It waits for the client alone from now on: the backend gets no further window for it.
+    // From now on the message waits only for the client: the backend gets no further window for it.
     const credited = Math.max(0, response.size - charged);
     const parts = amendment.release(amended);
     amendment.charged = 0;

@@ -11,7 +11,7 @@ import type { Shares } from './shared-budget.ts';
 
 /** A grant cut by the limit to less than this part waits: a WINDOW_UPDATE for a few bytes costs a write. */
 const SMALLEST_GRANT = 1 / 4;
-/** Bytes in the client's socket above which the backend is not read, and those of one more read. */
+/** Bytes in the client's socket above which the backend is not read, plus the bytes of one more read. */
 const SOCKET_LIMIT = 2 * 65_536;
 /** Parts of the limit up to which further messages are held. */
 export const OVERFULL = 2;
@@ -25,17 +25,16 @@ export const backendInitial = (options: { readonly readAhead: number }, window: 
   Math.min(window, largestInitial(options));
 
 /**
- * The connection window that the backend may use, as opposed to the client's. The two differ:
+ * The connection window that the backend may use, which differs from the client's:
  * - The local server's data and bytes added to a response use the client's window without the backend knowing.
  * - The proxy queues bytes that the backend has sent.
- * - The backend may send ahead. With the client's small first windows, each window of a long response would otherwise
- *   cost a round trip to the client through the proxy; with read-ahead the client waits for the proxy alone.
- * - What waits for the window of one stream takes no window from the others (RFC 9113 5.2: streams do not interfere). A
- *   client such as grpc-go returns the connection's window for all DATA, and a stream's window for what its caller
- *   reads. So the client's whole connection window stays with the backend, and what waits here only shortens the
- *   read-ahead.
- * - What may wait here is limited, for this connection and for all, by the read-ahead that streams get: a client may
- *   open a large window for its connection and none for its streams.
+ * - The backend may send ahead. Otherwise, with the client's small first windows, each window of a long response would
+ *   cost a round trip to the client through the proxy; with read-ahead, the client only waits for the proxy.
+ * - Bytes that wait for the window of one stream take no window from others (RFC 9113 5.2: streams do not interfere). A
+ *   client such as grpc-go returns connection window for all DATA, and stream window for what its caller reads. So the
+ *   client's whole connection window stays with the backend, and queued bytes only shorten the read-ahead.
+ * - The read-ahead of streams limits the bytes that may wait here, for this connection and for all connections: a
+ *   client may open a large window for its connection and none for its streams.
  */
 export class BackendFlow implements LaneSource {
   /** Bytes that the backend may still send: what it was granted less what it has sent. */
@@ -44,7 +43,7 @@ export class BackendFlow implements LaneSource {
   #queued = 0;
   /** Bytes that the backend may send beyond the client's connection window, and beyond that of a stream. */
   #ahead = 0;
-  /** Bytes that the backend may send beyond the windows of streams: all of it may come to wait here. */
+  /** Bytes that the backend may send beyond the windows of streams. All of them may have to be queued. */
   #reserved = 0;
   /** The bytes that count as waiting here among all connections. */
   #counted = 0;
@@ -64,7 +63,7 @@ export class BackendFlow implements LaneSource {
     this.#finished = finished;
   }
 
-  /** Lets the backend send this much ahead. To be called once the backend has been sent SETTINGS. */
+  /** Sets the read-ahead. Call it once the backend has been sent SETTINGS. */
   readAhead(bytes: number): void {
     this.#ahead = bytes;
   }
@@ -99,7 +98,7 @@ export class BackendFlow implements LaneSource {
   }
 
   /**
-   * Whether so much waits here that no further message may: while a message is held, the backend gets window beyond the
+   * Whether too many bytes are queued to hold further messages: for a held message, the backend gets window beyond the
    * limit to complete it.
    */
   get isOverfull(): boolean {
@@ -107,8 +106,7 @@ export class BackendFlow implements LaneSource {
   }
 
   /**
-   * Returns how many bytes wait for the client beyond what may: responses that were held, which the backend got window
-   * for.
+   * Returns the bytes that wait for the client beyond the limits: held responses, for which the backend got window.
    * @param backlog bytes that wait in the client's socket
    */
   excess(backlog: number): number {

@@ -27,7 +27,7 @@ import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
 const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
-/** Behind its first message, a stream gets read-ahead when the backend has a smaller window left for it. */
+/** After its first message, a stream gets read-ahead if the backend's window for it is smaller than this. */
 const READ_AHEAD_BELOW = DEFAULT_WINDOW >> 1;
 /** Window the backend keeps behind a message. With none, nghttp2 cannot end a stream's DATA or send trailers. */
 const SPARE = 1024;
@@ -72,7 +72,7 @@ export class BackendSide {
         goaway: (frame) => this.#goaway(frame),
         windowUpdate: (frame) => this.#windowUpdate(frame),
       },
-      // Headers of a response open nothing.
+      // HEADERS of a response cost no more than other frames, because they open no call.
       { turn: TURN_COST, headers: 1 },
     );
     const { queueLimit, shared, now } = parts.options;
@@ -194,9 +194,9 @@ export class BackendSide {
   }
 
   /**
-   * Lets the backend send more of a long response than the client's window of the stream allows: what the first message
-   * needs once its length is known, so that the backend does not stop in the middle; and all there is if more messages
-   * follow.
+   * Lets the backend send more of a long response than the client's window of the stream allows: first the rest of the
+   * first message, once its length is known, so that the backend does not stop in the middle; then the available
+   * read-ahead if more messages follow.
    */
   #readAhead(stream: BackendStream, frame: Frame): void {
     if (frame.length === 0) return;

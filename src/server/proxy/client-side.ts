@@ -24,8 +24,8 @@ import { frameReader, TURN_COST } from './dispatch.ts';
 import type { LocalPeer, LocalStream, Stream } from './stream.ts';
 
 /**
- * Bytes that wait for a server at which no further request is read. A header block that refers to the client's dynamic
- * table grows up to 2,000 times when it is forwarded, because servers get no table.
+ * Limit of bytes that wait for a server, above which no further request is read. A header block that refers to the
+ * client's dynamic table grows up to 2,000 times when it is forwarded, because servers get no table.
  */
 export const HEADERS_LIMIT = 262_144;
 /** A smaller DATA frame that does not end its request is a fragment. Streams forwarded unread may have any. */
@@ -37,7 +37,7 @@ export class ClientSide {
   readonly reader: FrameReader;
   /** The highest stream id that the client has opened. */
   lastStreamId = 0;
-  /** Whether reading has stopped until a server has taken what waits for it. */
+  /** Whether reading is paused until a server has taken the bytes that wait for it. */
   waits = false;
   /** Bytes of the connection window to return to the client, for DATA that is not forwarded to the backend. */
   #windowToReturn = 0;
@@ -85,12 +85,12 @@ export class ClientSide {
     if (expected < chunk.length) this.reader.push(expected === 0 ? chunk : chunk.subarray(expected));
   }
 
-  /** DATA of the client has left the proxy for the local server: its connection window goes back to the client. */
+  /** Returns connection window to the client for DATA that has left the proxy for the local server. */
   windowReleased(bytes: number): void {
     this.#windowToReturn += bytes;
   }
 
-  /** The client gets a larger connection window. */
+  /** Records a larger connection window of the client. */
   windowGranted(bytes: number): void {
     this.#window += bytes;
   }

@@ -4,8 +4,8 @@ import type { RequestDelay } from './held-messages.ts';
 import type { Stream } from './stream.ts';
 
 /**
- * Holds back the DATA of requests until the interceptor lets them through. The backend has the call's headers
- * meanwhile: nothing of the call is repeated or lost, and it runs on the client's own connection.
+ * Holds back the DATA of requests until the interceptor releases them. Meanwhile the backend already has the call's
+ * headers: no part of the call is repeated or lost, and it runs on the client's own connection.
  */
 export class Delayer {
   constructor(private readonly parts: ConnectionParts) {}

@@ -88,9 +88,9 @@ export class GracefulShutdown {
   }
 
   /**
-   * Runs an action when what has arrived is read. After a long turn of the event loop, timers run before the sockets
-   * are read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to
-   * be read: it gets the same time once more.
+   * Runs an action when all received bytes have been read. After a long turn of the event loop, timers run before the
+   * sockets are read: the bytes that the timer waits for may have arrived in time. A client that sends without pause
+   * always has unread frames, so it gets the same time only once more.
    */
   #whenRead(action: () => void, until = this.#now() + this.parts.options.gracefulShutdownTimeout): void {
     this.#turn = setImmediate(() => {

@@ -17,7 +17,7 @@ export class Handling implements LocalPeer, WaitingCalls {
   /** Nothing waits: handlers take requests at once. */
   readonly waiting = 0;
   readonly #collector: RequestCollector;
-  /** Calls whose requests are complete and that have not started. A call that ends leaves. */
+  /** Calls with complete requests that have not started. A call that ends is removed. */
   readonly #ready = new Set<LocalStream>();
 
   constructor(private readonly parts: ConnectionParts) {
@@ -73,8 +73,8 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   /**
-   * Starts complete calls when an event has been handled. Those that cost too much for one turn of the event loop start
-   * later, and none starts before the frames behind it have been read: they may cancel it.
+   * Starts complete calls when an event has been handled. Calls that cost too much for one turn of the event loop start
+   * later. No call starts before the frames behind it have been read, because they may cancel it.
    */
   startReady(): void {
     if (this.#ready.size === 0) return;
@@ -84,7 +84,8 @@ export class Handling implements LocalPeer, WaitingCalls {
     for (const stream of this.#ready) {
       const { content } = stream;
       if (content === undefined) continue;
-      // Before it is held: that may refuse another request of this connection, which ends in this method, too.
+      // Cleared before the request is held: holding may refuse another request of this connection, which also calls
+      // this method.
       stream.content = undefined;
       this.#collector.hold(stream, content);
     }
@@ -101,9 +102,9 @@ export class Handling implements LocalPeer, WaitingCalls {
     this.parts.asClient(() => this.#startFirst());
   }
 
-  /** {@link discard} follows, which cancels the call. */
+  /** Does nothing: {@link discard} follows and cancels the call. */
   cancel(): void {
-    // No other connection has to know.
+    // No other connection needs to be notified.
   }
 
   discard(stream: LocalStream): void {
@@ -158,7 +159,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     stream.fields = [];
     bufferUsed(request.length);
     call.request = request;
-    // Answers that are known together leave in one write.
+    // Answers that become available together leave in one write.
     handle(call, (answer) => this.parts.results.add(() => this.#answer(stream, call, answer)));
   }
 
@@ -226,7 +227,7 @@ function requestOf(parts: readonly Buffer[]): Buffer {
 const isOneMessage = (start: Buffer, size: number): boolean =>
   size >= MESSAGE_PREFIX_SIZE && start.readUInt8(0) === 0 && start.readUInt32BE(1) === size - MESSAGE_PREFIX_SIZE;
 
-/** A request whose headers leave nothing to decide. */
+/** A request whose headers permit handling in the proxy. */
 export interface PlainCall {
   /** All fields, in memory of their own: the call waits for its request. */
   readonly fields: readonly HeaderField[];

@@ -81,7 +81,7 @@ export class MessageAmendment {
   waiting: WaitingMessage | undefined = undefined;
   /** Whether the stream's lane contains a hold: any bytes are held. */
   holding = false;
-  /** Held bytes, the oldest, that do not count against the backend's windows: it has got those back. */
+  /** The oldest held bytes whose window was returned to the backend: they do not count against its windows. */
   credited = 0;
   /** The server's last DATA, its trailers or its reset have come. */
   ended = false;
@@ -110,7 +110,7 @@ export class MessageAmendment {
   }
 }
 
-/** Most DATA frames of a request that is held back. Clients send a short one in one frame. */
+/** Maximum number of DATA frames of a delayed request. Clients send a short request in one frame. */
 const MOST_FRAMES = 16;
 
 /** The state of one request that is held back: its DATA waits, while its headers have been forwarded. */

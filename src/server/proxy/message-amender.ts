@@ -12,7 +12,7 @@ import type { MessageAmendStream } from './stream.ts';
  * only to complete one message, and only if nothing else waits for the client.
  */
 export class MessageAmender {
-  /** Streams whose first message is incomplete and waits until earlier ones have gone to the client. */
+  /** Streams whose first message is incomplete and waits until the client has received earlier messages. */
   readonly #blocked = new Set<MessageAmendStream>();
 
   constructor(private readonly parts: ConnectionParts) {}
@@ -39,7 +39,7 @@ export class MessageAmender {
     if (amendment.waiting === undefined) this.#advance(stream);
   }
 
-  /** Trailers or a reset have come, or the backend is gone. They follow what is held. */
+  /** Handles trailers, a reset or the loss of the backend. They follow the held bytes. */
   responseEnds(stream: MessageAmendStream): void {
     const { amendment } = stream;
     amendment.ended = true;
@@ -60,12 +60,12 @@ export class MessageAmender {
     this.parts.backend.flow.released(stream.down, charged);
   }
 
-  /** Lets streams continue whose earlier messages have gone to the client. To be called at the end of each event. */
+  /** Continues streams whose earlier messages have been sent to the client. Call it at the end of each event. */
   resume(): void {
     for (const stream of this.#blocked) if (stream.down.charged === 0) this.#credit(stream);
   }
 
-  /** Handles what has come, up to a message whose amendment is not known at once. */
+  /** Handles received messages, up to one whose amendment is not available at once. */
   #advance(stream: MessageAmendStream): void {
     const { buffer } = stream.amendment;
     this.#blocked.delete(stream);
@@ -120,12 +120,12 @@ export class MessageAmender {
     );
   }
 
-  /** Sends bytes that were held, or the amended message in their place. What is behind them stays held. */
+  /** Sends held bytes, or the amended message instead of them. Bytes behind them stay held. */
   #send(stream: MessageAmendStream, bytes: Buffer, amended: Uint8Array | undefined): void {
     const { amendment, down } = stream;
     const { backend, flowControl, held } = this.parts;
     held.add(-bytes.length);
-    // Now it waits for the client alone: until it has gone, its window stays with the backend no longer.
+    // From now on the message waits only for the client: until it is sent, the backend has no window for it.
     const credited = Math.min(amendment.credited, bytes.length);
     amendment.credited -= credited;
     backend.flow.queued(credited);
@@ -136,7 +136,7 @@ export class MessageAmender {
     flowControl.insert(down, parts, bytes.length);
   }
 
-  /** Nothing of what has come can be sent or amended: decides what becomes of the rest. */
+  /** Decides what to do with an incomplete rest that can be neither sent nor amended yet. */
   #settle(stream: MessageAmendStream): void {
     const { amendment, down } = stream;
     const { buffer } = amendment;

@@ -66,7 +66,7 @@ export class MessageCollector {
     this.#state = 'unusable';
   }
 
-  /** Most messages come in one part: its copy is then all the memory that they need. */
+  /** Adds a part. Most messages come in one part, whose copy then needs no further memory. */
   #append(part: Buffer): void {
     const size = this.#size + part.length;
     if (this.#size === 0) this.#bytes = Buffer.from(part);

@@ -1,6 +1,6 @@
 /**
- * Runs the results of amendments together once the promises that are already settled have run. Amendments that take no
- * longer than that, for all responses that came in one read, leave in one write.
+ * Runs the results of amendments together, after the already settled promises. If amendments take no longer than that,
+ * the results for all responses of one read leave in one write.
  */
 export class Results {
   /** Results that wait for the next tick. */

@@ -77,8 +77,8 @@ export class Shares {
   }
 
   /**
-   * Whether a connection may use `more` units and leaves as many to the others as it then has: one client gets half of
-   * what all may use, and those that do not read leave room for those that do.
+   * Whether a connection may use `more` units and leaves as many to the others as it then has. One client can use half
+   * of the total, and clients that do not read leave units for those that do.
    */
   admitsFairly(own: number, more: number): boolean {
     const after = this.#beyondOf(own + more);
@@ -97,8 +97,8 @@ export class Shares {
 }
 
 /**
- * The bytes of requests and responses that one connection holds for amendments. What waits for the client beyond its
- * own limits counts too: a response that was held leaves at once, and the client may read it late.
+ * Counts the bytes of requests and responses that one connection holds for amendments. Bytes that wait for the client
+ * beyond its own limits also count: a response that was held leaves at once, but the client may read it late.
  */
 export class HeldBytes {
   #total = 0;
@@ -150,7 +150,7 @@ export class RunningCalls {
 
   constructor(limits: CallLimits) {
     this.all = new Shares(limits);
-    // The last place may be taken, although it leaves none.
+    // Plus 1, because the last place may be taken although no place is left then.
     this.compressed = new Shares({ reserved: 0, all: limits.compressed + 1 });
   }
 

@@ -62,7 +62,7 @@ export class Streams {
     const window = parts.control.initialWindow;
     const granted = backendInitial(parts.options, window);
     let stream: Stream;
-    // A client of the shim's own for each such stream would be one more that a backend can attack.
+    // Not decompressed here: a gRPC client for each such stream could itself be attacked by a backend.
     const isUnreadable = route === 'amend-each' && compressed;
     if (isUnreadable) observer.amendSkipped(path, 'request', undefined);
     if (route === 'pass' || isUnreadable) {
@@ -169,9 +169,9 @@ export class Streams {
   }
 
   /**
-   * Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. Drops what waits for the client's
-   * windows: a client that does not read never opens them, and a watch that has ended behind such DATA never leaves. A
-   * message whose amendment is not known is sent first: that takes until the amendment's timeout at most.
+   * Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. Drops DATA that waits for the
+   * client's windows: a client that does not read never opens them, and a watch that ends behind such DATA would never
+   * be delivered. A message whose amendment is pending is sent first, which takes at most the amendment's timeout.
    */
   endWatches(message: string): void {
     const { flowControl, messageAmender } = this.parts;

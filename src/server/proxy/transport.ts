@@ -57,7 +57,7 @@ export class ReusedReads {
 const GATHER_LIMIT = 2 * READ_SIZE;
 /** While earlier bytes wait for the kernel, bursts up to this many bytes join those that wait. */
 const JOIN_LIMIT = 4096;
-/** Size in bytes of the blocks in which they wait. */
+/** Block size in bytes for these waiting bursts. */
 const JOIN_BLOCK = 16_384;
 
 const NOTHING = Buffer.alloc(0);
@@ -65,9 +65,9 @@ const NOTHING = Buffer.alloc(0);
 /**
  * A socket as a {@link Transport}. Bytes that are not in its backlog have been handed to the kernel.
  *
- * While the peer does not read, what waits costs little more than its bytes. Each write to a busy stream costs some
- * hundred bytes of objects, and keeps the chunk alive that contains its bytes. So small bursts are copied into blocks,
- * and a block is one write.
+ * While the peer does not read, waiting bytes need little additional memory. Each write to a busy stream costs some
+ * hundred bytes of objects and keeps the chunk alive that contains its bytes. So small bursts are copied into blocks,
+ * and each block is written at once.
  */
 export class SocketTransport implements Transport {
   /** Memory for bursts while nothing waits. Whenever nothing waits, it is free. */
@@ -77,7 +77,7 @@ export class SocketTransport implements Transport {
   /** Its bytes from here on have not been written to the stream. */
   #from = 0;
   #to = 0;
-  /** Parts of blocks in the stream. When one has left, {@link #left} writes what has joined the block meanwhile. */
+  /** Number of parts of blocks in the stream. When a part leaves, {@link #left} writes the bytes added meanwhile. */
   #parts = 0;
   #paused = false;
   #over = false;

@@ -4,8 +4,8 @@ import { performance } from 'node:perf_hooks';
 export const TURN_MS = 2;
 
 /**
- * The connections of a proxy that have more to read than one turn of the event loop allows. They take turns; between
- * two of them, the event loop serves those that need little.
+ * Connections that have more to read than one turn of the event loop allows. They take turns; in between, the event
+ * loop serves connections that need little.
  */
 export class Turns {
   readonly #waiting = new Set<() => void>();

@@ -3,8 +3,8 @@ import { type ClientProcess, grpcCodeName, Metadata } from '../../core/index.ts'
 import type { CallOptions } from '../../runtime/index.ts';
 
 /**
- * The report of an interceptor about the call it handles, for the call's log line. A handler sets fields as soon as it
- * knows them, so that a call that fails midway is logged with what was known by then.
+ * Details that an interceptor reports about its call, for the call's log line. A handler sets fields as soon as they
+ * are known, so that the log line of a call that fails midway contains them.
  */
 export interface CallTrace {
   /** Ids and figures for the log line (`pod`, `container`). Never environment values, annotations or credentials. */

@@ -18,25 +18,27 @@ export interface Crowd {
   readonly held: number;
 }
 
-/** Which connection ends for a new one; undefined if the new one is refused. */
+/** The connection that ends to make room for a new one; undefined if the new one is refused. */
 export interface Room<Each> {
   /** The process that holds most connections, if it holds {@link crowdOf} or more. */
   readonly crowd: Crowd | undefined;
   readonly ends: Each | undefined;
 }
 
-/** From here a process makes room for others. kubelet needs two connections, a client of the resize API one. */
+/**
+ * Number of connections from which a process makes room for others. kubelet needs two, a client of the resize API one.
+ */
 export const crowdOf = (limit: number): number => limit / 4;
 
 /** With fewer calls, a connection is hardly used. Those of kubelet have more within seconds, and thousands later. */
 export const FEW_CALLS = 10;
 
 /**
- * Returns which connection ends for a new one, because all of a limit are open. A process with {@link crowdOf}
- * connections makes room for the others, also with running calls: it leaks them, and must not shut kubelet out. Itself,
- * it gets a new one only for one of its own without running calls. Without such a process, only connections without
- * running calls end: if {@link crowdOf} or more are hardly used, of these. A program whose process is unknown and that
- * leaks connections has more of them than kubelet, which makes many calls on few.
+ * Returns the connection that ends to make room for a new one, when a limit is reached. A process with {@link crowdOf}
+ * connections leaks them and must not keep kubelet out, so one of its connections ends, even with running calls. For
+ * its own new connection, it only loses one without running calls. If there is no such process, only connections
+ * without running calls end, preferably hardly used ones if there are {@link crowdOf} or more of them: a leaking
+ * program of unknown process has more of these than kubelet, which makes many calls on few connections.
  * @param peer the process of the new connection
  * @param all the oldest first
  */
@@ -58,7 +60,7 @@ function largestCrowd(all: readonly Held[]): Crowd | undefined {
   return largest;
 }
 
-/** Returns the connections that are hardly used, if there are many of them, and all otherwise. */
+/** Returns the hardly used connections if there are many, otherwise all. */
 function hardlyUsed<Each extends Held>(all: readonly Each[]): readonly Each[] {
   const found = all.filter(({ activeStreams, calls }) => activeStreams === 0 && calls < FEW_CALLS);
   return found.length >= crowdOf(all.length) ? found : all;

@@ -69,7 +69,7 @@ export async function serveWithin(
 export const hasLeft = ({ cancelled, signal }: Pick<ReceivedCall, 'cancelled' | 'signal'>, error: unknown): boolean =>
   cancelled && error === signal.reason;
 
-/** The status of a call whose client has gone. Nobody receives it. */
+/** The status of a call whose client has disconnected. No client receives it. */
 export const CLIENT_LEFT: CallStatus = { code: Code.CANCELLED, details: 'the client has ended the call', trailers: [] };
 
 /** Returns the status for an error. Logs an internal error with its stack. */

@@ -56,7 +56,7 @@ const KOFFI: Readonly<Record<string, string>> = {
   sendto: 'the state of the service changes',
 };
 
-/** Returns what a path is about, or undefined for one that docs/limits.md does not name. */
+/** Returns the subject of a path, or undefined if docs/limits.md does not name it. */
 export const placeOf = (path: string): Place | undefined => rules.find((rule) => rule.path.test(path));
 
 /** Returns the place for a C function called through koffi, or undefined if docs/limits.md does not name it. */

@@ -1,22 +1,22 @@
 import type { Place } from './places.ts';
 
-/** The durations of the calls about one thing, in milliseconds. */
+/** The durations of the calls for one subject, in milliseconds. */
 export interface Row extends Place {
-  /** Names in node:fs without `Sync`, or `call`; in the order of their first time. */
+  /** The functions of node:fs without `Sync`, or `call`, in the order of their first use. */
   readonly calls: readonly string[];
   readonly durations: readonly number[];
 }
 
 export interface Recorded {
   readonly rows: readonly Row[];
-  /** Calls about something that no place names: the call and the path. */
+  /** Calls that match no place: the call and the path. */
   readonly unknown: readonly string[];
 }
 
-/** Enough to find a place that is missing. */
+/** Maximum number of unknown calls to store, enough to find a missing place. */
 const MOST_UNKNOWN = 20;
 
-/** Collects the durations of synchronous calls by what they are about. */
+/** Collects the durations of synchronous calls by subject. */
 export class Recorder {
   #rows = new Map<string, { readonly calls: Set<string>; readonly place: Place; readonly durations: number[] }>();
   #unknown = new Set<string>();
@@ -32,7 +32,7 @@ export class Recorder {
     row.durations.push(ms);
   }
 
-  /** Returns what was recorded since the last call, and begins again. */
+  /** Returns the calls recorded since the previous call of this method, and starts a new recording. */
   take(): Recorded {
     const rows = [...this.#rows.values()].map(({ calls, place, durations }) => ({
       calls: [...calls],

@@ -89,7 +89,7 @@ describe('the shares to report for a weight of the kernel', () => {
         expect(shares).toBeLessThanOrEqual(262_144);
       }),
     );
-    // Several shares lead to the same weight: the old formula returns the fewest of them, the new one the most.
+    // Several shares result in the same weight: the old formula returns the smallest of them, the new one the largest.
     expect(sharesOfWeight(cpuWeight(2), 'old')).toBe(29);
     expect(sharesOfWeight(cpuWeight(2), 'new')).toBe(5);
     expect(sharesOfWeight(cpuWeight(0), 'old')).toBe(2);

@@ -79,7 +79,7 @@ describe('comparison of a file with a setting', () => {
   });
 });
 
-// settings.speed.test.ts measures how long that takes.
+// settings.speed.test.ts measures the duration of this comparison.
 test.each(['0-8191,', '0-8191:1/2,'])('compares the longest accepted list, of %s', (part) => {
   // The last CPU may be any of fourteen numbers.
   const asked = `${part.repeat(Math.floor(4095 / part.length))}N`;
@@ -106,7 +106,7 @@ describe('the value that restores a file', () => {
     ['dmem.low', 'drm/card0 1', '', 'drm/card0 0'],
   ])('%s: a write of %j over %j is rolled back by %j', (key, asked, before, restoring) => {
     expect(restoringSetting(key, asked, before)).toBe(restoring);
-    // It is found again once it is written.
+    // The comparison is true again once the previous value is restored.
     expect(holds(key, restoring, before)).toBe(true);
   });
 });

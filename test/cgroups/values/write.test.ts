@@ -10,7 +10,7 @@ test.each<[CgroupWrite, string, boolean, boolean]>([
   [{ file: 'memory.max', value: bytes(4096) }, '8192', false, true],
   [{ file: 'memory.high', value: bytes(4096) }, 'max', false, true],
   [{ file: 'cpu.weight', value: cpuWeight(5) }, '100', true, true],
-  // These wait for locks of the kernel, or do what is not known.
+  // These writes wait for kernel locks, or their duration is unknown.
   [{ file: 'cpu.max', value: quota }, 'max 100000', false, false],
   [{ file: 'unified', key: 'memory.max', value: '8192' }, '4096', false, false],
 ])('a write without reclaim does not need the thread pool: %j over %s', (step, before, ifReclaims, otherwise) => {

@@ -4,24 +4,24 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Random } from '../random.ts';
 import type { Stage } from '../stage.ts';
 
-/** A fault of the node, which begins and ends while clients call. */
+/** A fault of the node that begins and ends while clients make calls. */
 export interface Fault {
   readonly name: string;
   /**
-   * Which calls may fail while it lasts: `resizes`, since the shim cannot apply them; `all`, since containerd itself is
-   * gone, or no connection can be opened.
+   * The calls that may fail during the fault: `resizes`, because the shim cannot apply them; `all`, because containerd
+   * is down or no connection can be opened.
    */
   readonly fails: 'nothing' | 'resizes' | 'all';
   /**
-   * Whether kubelet's updates are forwarded unchanged while it lasts, because the shim cannot read the pod (fail open).
-   * Their order is then kubelet's: the clients only make those that need none, which lower the limits of a container.
+   * Whether kubelet's updates are forwarded unchanged during the fault, because the shim cannot read the pod (fail
+   * open). kubelet then sets their order, so the clients only lower limits of a container, which needs no order.
    */
   readonly failsOpen?: true;
-  /** How the test detects the fault: text in an error of at least one call, or `run`, which rejects if none. */
+  /** The sign of the fault: text in an error of at least one call; or `run`, which rejects if there was no fault. */
   readonly shows: RegExp | 'run';
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;
-  /** Causes the fault, waits for calls during it, ends it. Rejects if it did not occur, as `shows` requires. */
+  /** Causes the fault, waits for calls during it, and ends it. Rejects if there was no fault, see `shows`. */
   readonly run: (stage: Stage, random: Random) => Promise<void>;
 }
 
@@ -30,7 +30,7 @@ const RESIZES = 6;
 const STANDARD = 3;
 const HOUR_MS = 3_600_000;
 
-/** The time of day jumps, and jumps back at the end, during resizes. */
+/** The time of day jumps during resizes, and jumps back at the end. */
 const clockJump = (name: string, clockMs: number): Fault => ({
   name,
   fails: 'nothing',
@@ -48,7 +48,7 @@ const clockJump = (name: string, clockMs: number): Fault => ({
 
 const SEEN_MS = 20_000;
 
-/** Waits until the shim reports times that differ from the real ones by this much. */
+/** Waits until the shim reports times that differ from the actual time by this much. */
 async function hasTime({ shim, pods }: Stage, clockMs: number): Promise<void> {
   const request = {
     pod: { sandbox_id: pods[0]?.sandboxId },
@@ -77,7 +77,7 @@ export const processFaults: readonly Fault[] = [
           encoding: 'utf8',
         }),
       );
-      // Each new descriptor gets the lowest free number, and these are taken.
+      // A new descriptor gets the lowest free number. The lower numbers are in use.
       limit(String(STANDARD));
       try {
         await load.more(RESIZES, 'resize');
@@ -104,7 +104,7 @@ export const processFaults: readonly Fault[] = [
   clockJump('the clock jumps an hour back and ahead', -HOUR_MS),
 ];
 
-/** The journal waits 5 s for a disk: some rounds are shorter, and some longer. */
+/** The journal waits 5 s for a disk. Some rounds are shorter than that, and some are longer. */
 const HANGS_MS = [500, 2000, 6500] as const;
 
 const BLOCKED_MS = 20_000;

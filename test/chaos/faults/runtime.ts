@@ -18,10 +18,10 @@ const CALLS = 6;
 const PAUSE_MS = 1500;
 const CHURN_MS = 100;
 const CHURNED = 10;
-/** A busy machine may take longer to begin the calls. */
+/** A busy machine may take longer than the interval to start the calls. */
 const MOST_CHURN = 2;
 
-/** Halts the shim in mid-transaction, and continues it when this has happened. */
+/** Halts the shim in the middle of a transaction, calls `meanwhile`, and continues the shim. */
 const halfWay = ({ shim }: Stage, random: Random, meanwhile: () => void): Promise<void> =>
   shim.halt(random.pick(HALF_WAY), meanwhile);
 
@@ -96,7 +96,7 @@ export const runtimeFaults: readonly Fault[] = [
   },
 ];
 
-/** Lets a pod be removed and another one be made every tenth of a second, for a second. */
+/** Removes a pod and creates another one every tenth of a second, for a second. */
 async function churn(stage: Stage): Promise<void> {
   // A client of its own, as kubelet is.
   const client = new CriClient(stage.shim.cri.address);
@@ -131,7 +131,7 @@ const resizeTo = (memory: string, { shim }: Stage, { sandboxId }: RunningPod) =>
   shim.api.call('ResizePod', { pod: { sandbox_id: sandboxId }, containers: { a: { limits: { memory } } } });
 
 async function removeInResize(stage: Stage, pod: RunningPod): Promise<void> {
-  // It ends with the pod: applied, or rejected because the pod is gone.
+  // The resize ends when the pod is removed: it is applied, or rejected because the pod no longer exists.
   const racing = resizeTo('48Mi', stage, pod).catch(() => undefined);
   await pod.remove();
   await racing;

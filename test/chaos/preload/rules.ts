@@ -12,7 +12,7 @@ export interface FaultRule {
   readonly path: string;
   /** The error that the call fails with; `HANG` for a call that does not return. */
   readonly code: string;
-  /** Fails each call whose number this divides. */
+  /** Fails every nth matching call. */
   readonly every: number;
 }
 

@@ -32,7 +32,7 @@ export class CheckList {
   }
 }
 
-/** A value that one check determines and later ones use. */
+/** A value that one check determines and later checks use. */
 export class Found<T> {
   private found: T | undefined;
 
@@ -58,7 +58,7 @@ export interface Client {
   bytes(...args: readonly string[]): Promise<Uint8Array>;
   /** Returns standard output, standard error and exit code of a call that may fail. */
   attempt(args: readonly string[], input?: string): Promise<Attempt>;
-  /** Starts a call that runs until it is stopped. */
+  /** Starts a call that runs until the test stops it. */
   follow(...args: readonly string[]): Follower;
 }
 
@@ -141,7 +141,7 @@ export class Follower {
     }
   }
 
-  /** Repeats `action` until the call prints something, because only then it is known to be connected. */
+  /** Repeats `action` until the call prints output, which shows that the call is connected. */
   async firstOutput(action: () => Promise<unknown>, tries = 20): Promise<void> {
     for (let made = 0; made < tries && this.text === '' && !this.ended; made++) await action();
     if (this.text === '') throw new Error(this.complaint('anything', `${tries} events`));

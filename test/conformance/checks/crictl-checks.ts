@@ -57,7 +57,7 @@ export class CrictlChecks {
     return this.container.get();
   }
 
-  /** Starts a pod with one container and inspects it in every way. */
+  /** Starts a pod with one container and inspects it in all ways. */
   async start(): Promise<void> {
     await writeConfigs();
     await this.runtime();

@@ -6,7 +6,7 @@ import { execa } from 'execa';
 import { stringify } from 'yaml';
 
 export interface GinkgoRun {
-  /** The suite, for lines of progress. */
+  /** The name of the suite, for lines of progress. */
   readonly what: string;
   readonly file: string;
   /** With `-v`, ginkgo prints a line for each spec, and there is progress. */
@@ -43,7 +43,7 @@ export async function runGinkgo({ what, file, args, log, say }: GinkgoRun): Prom
 interface Counts {
   done: number;
   failed: number;
-  /** Known once the suite has said it, with `-v` only. */
+  /** Known once the suite has printed it, which it does only with `-v`. */
   total: string | undefined;
 }
 
@@ -74,7 +74,7 @@ export interface CritestRun {
 export const reportName = 'report.json';
 export const benchmarkReportName = 'benchmarks.json';
 
-/** Both sides run specs in the same order, so that leftovers of one spec meet the same next spec. */
+/** Both sides run the specs in the same order, so that leftovers of a spec affect the same spec on both sides. */
 const seed = 1;
 
 /** Runs critest to completion. Failed specs are in the report and are no error here. */
@@ -84,8 +84,8 @@ export function runCritest({ focus, ...run }: CritestRun): Promise<void> {
 }
 
 /**
- * Parameters of the benchmarks. critest leaves out those without a number. How long a call may take is not compared:
- * the nodes share a machine. `npm run bench` measures times.
+ * Parameters of the benchmarks. critest omits those without a number. Durations are not compared, because the nodes
+ * share a machine: `npm run bench` measures times.
  */
 const parameters = {
   containersNumber: 5,
@@ -100,7 +100,7 @@ const parameters = {
   podContainerStartBenchmarkTimeoutSeconds: 60,
 };
 
-/** Runs critest's benchmarks, which a run of its other specs leaves out: they do the same calls many times at once. */
+/** Runs critest's benchmarks, which are not part of its other specs. They make the same calls concurrently. */
 export async function runBenchmarks(run: Omit<CritestRun, 'focus'>): Promise<void> {
   const file = join(run.outDir, 'benchmarks.yaml');
   await writeFile(file, stringify(parameters));

@@ -5,7 +5,7 @@ export type Specs = ReadonlyMap<string, Spec>;
 /** A spec that passes directly but not through the shim. */
 export interface Difference {
   readonly name: string;
-  /** `missing`: the run through the shim did not reach it. */
+  /** The outcome through the shim. `missing`: the run did not reach the spec. */
   readonly through: Outcome | 'missing';
   readonly reason: string;
 }
@@ -75,8 +75,8 @@ export function focusOn(names: readonly string[]): string {
 }
 
 /**
- * Specs that cannot pass in the test node on either side, and what they would need. They still run, because both sides
- * must have the same result.
+ * Specs that cannot pass in the test node on either side, with what they require. They run nevertheless, because both
+ * sides must have the same result.
  */
 export const cannotPass: ReadonlyMap<string, string> = new Map([
   [
@@ -99,7 +99,7 @@ export const cannotPass: ReadonlyMap<string, string> = new Map([
  */
 export const leastPassedDirect = 85;
 
-/** The outcome of a spec: the states of ginkgo that the comparison distinguishes. */
+/** The outcome of a spec. The comparison distinguishes these states of ginkgo. */
 export type Outcome = 'passed' | 'failed' | 'skipped';
 
 export interface Spec {

@@ -78,7 +78,7 @@ describe('notifications of systemd', () => {
     await supervisor.ready('serving');
     for (const past of [1, 2, 3]) expect(await systemd.waitFor('WATCHDOG=1', past)).toBe('WATCHDOG=1');
     const elapsed = performance.now() - start;
-    // Three halves of the interval: the notifications do not come in one burst.
+    // Three half intervals: the notifications do not arrive in one burst.
     expect(elapsed).toBeGreaterThan(250);
     expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
   });
@@ -92,7 +92,7 @@ describe('notifications of systemd', () => {
     const until = performance.now() + 400;
     while (performance.now() < until);
     await systemd.waitFor('WATCHDOG=1', past);
-    // Twenty halves of the interval have passed.
+    // Twenty half intervals have passed.
     expect(systemd.messages.length - past).toBeLessThan(5);
   });
 
@@ -101,13 +101,13 @@ describe('notifications of systemd', () => {
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
     await supervisor.ready('serving');
-    // While the threads are free, each half of the interval has one.
+    // While threads are free, each half interval has one notification.
     vi.advanceTimersByTime(20);
     // Unlike expect.poll, this does not advance the fake time.
     await eventually(() => systemd.drain().includes('WATCHDOG=1'));
     // libuv has four threads.
     const free = occupyWorkers(4);
-    // Time in which a free thread would answer, also in reality.
+    // The real time in which a free thread would answer.
     for (const until = performance.now() + 400; performance.now() < until; ) {
       vi.advanceTimersByTime(20);
       await delay(20);

@@ -29,17 +29,17 @@ export const restarted: readonly Scenario[] = [
   },
 ];
 
-/** Creates and starts another container each time, as kubelet does, also when the previous call had no answer. */
+/** Creates and starts another container at each call, as kubelet does, also when the previous call had no answer. */
 async function make({ shim, pod }: Parameters<Scenario['act']>[0]): Promise<void> {
   const spec = { name: 'a', attempt: (made += 1), command: SLEEP, resources: resources(128, 200, 100) };
   const container_id = await createContainer(shim.cri, pod, spec);
   await shim.cri.call('StartContainer', { container_id });
 }
 
-/** A memory decrease that kubelet admits and withdraws: until then memory.high holds the usage below it. */
+/** kubelet admits a memory decrease and withdraws it. Until then, memory.high holds the usage below the limit. */
 
 const LIMIT = 192;
-/** The container's values before the hold, and those that another program writes: none is a value of the shim. */
+/** The container's values before the hold, and values that another program writes. The shim writes neither of them. */
 const HIGH = miText(180);
 const OTHER = miText(100);
 
@@ -64,7 +64,7 @@ const hold: Scenario = {
     kubelets.set(pod.uid, kubelet);
     kubelet.runs(pod, { containers: { a: LIMIT } });
     await cachedFile('a')(stage);
-    // The shim learns a pod that was made without it when it starts.
+    // At its start, the shim reads the pod, which was created without the shim.
     await shim.restart();
     return undefined;
   },
@@ -78,7 +78,7 @@ const hold: Scenario = {
   target: {},
 };
 
-/** The pods whose container another program has given {@link OTHER} since. */
+/** The pods in which another program has set the container to {@link OTHER}. */
 const overwritten = new Set<string>();
 
 const overwrittenHold: Scenario = {
@@ -102,7 +102,7 @@ const overwrittenHold: Scenario = {
 
 export const usageHolds: readonly Scenario[] = [hold, overwrittenHold];
 
-/** Resolves when the hold has ended, or the shim. kubelet has withdrawn the decrease then. */
+/** Admits a decrease and withdraws it. Resolves when the hold or the shim has ended. */
 async function admitAndWithdraw({ shim, pod }: Stage): Promise<void> {
   const kubelet = kubelets.get(pod.uid);
   if (kubelet === undefined) throw new Error(`no kubelet runs pod ${pod.uid}`);
@@ -110,14 +110,14 @@ async function admitAndWithdraw({ shim, pod }: Stage): Promise<void> {
     msg === 'hold of memory usage ended' && uid === pod.uid && end === 'changed';
   const ends = shim.loggedTimes(isEnd);
   kubelet.admit(pod, { containers: { a: LIMIT / 3 } });
-  // kubelet compares. The shim may end before it answers, and it has another client after each restart.
+  // kubelet compares usage and limits. The shim may end before it answers, and has another client after each restart.
   shim.cri.call('ListContainerStats', { filter: { pod_sandbox_id: pod.sandboxId } }).catch(() => undefined);
   try {
     await untilEnded(shim, 'usage is held', () => highsOf(pod).every((high) => high < (LIMIT / 3) * MiB));
   } finally {
     kubelet.admit(pod, { containers: { a: LIMIT } });
   }
-  // Not until the record is gone: the shim has crash points after its removal.
+  // Waits until the record is removed, because the shim has crash points after the removal.
   await shim.logged(isEnd, ends + 1);
 }
 

@@ -122,7 +122,7 @@ const calls: readonly Scenario[] = [
   {
     name: 'UpdateContainerResources, the runtime fails halfway',
     pod: twoContainers,
-    // The kernel refuses this key, so the runtime fails after it has written others.
+    // The kernel rejects this key, so the runtime fails after it has written other keys.
     act: (stage) => updateContainer(stage, 'a', { ...resources(128, 200, 150), unified: { 'memory.nonsense': '1' } }),
     rejected: /memory\.nonsense/,
     target: {},

@@ -23,7 +23,7 @@ const inTurn =
   };
 
 const calls: readonly Scenario[] = [
-  // Two nodes share the scenarios: this one takes longest, and its position assigns it to the node with less work.
+  // Two nodes share the scenarios. This scenario takes longest, and its position assigns it to the node with less work.
   {
     name: 'kubelet lowers the containers, then the pod, with a volume of half the pod limit',
     pod: percentVolume,

@@ -9,7 +9,7 @@ import { Served } from '../../support/e2e/served.ts';
 
 /** An update that hangs in the runtime, as if runc never returns. It blocks the whole node's container lists. */
 
-/** Less than the 10 s after which the shim gives up a call of its own, and more than it waits for a list. */
+/** Less than the 10 s after which the shim cancels its own call, and more than its wait for a list. */
 const ANSWER_MS = 8000;
 const FOLDER = '/run/hanging-update-runtime';
 const HELD = join(FOLDER, 'held');
@@ -23,7 +23,7 @@ const start = async (): Promise<void> => {
   served = await Served.start({ name: 'hanging-update' });
 };
 
-/** Replaces the OCI runtime: its updates of a container that the file names wait for a write to the gate. */
+/** Replaces the OCI runtime. An update of a container that the file lists waits for a write to the gate. */
 const RUNTIME = `#!/bin/sh
 case " $* " in *" update "*) if grep -q "\${*##* }" ${HELD} 2>/dev/null; then cat ${GATE} >/dev/null; fi ;; esac
 exec ${FOLDER}/runtime "$@"
@@ -56,7 +56,7 @@ async function make(name: string): Promise<RunningPod> {
   return pod;
 }
 
-/** Starts an update of a pod's container that does not return. Returns what ends it. */
+/** Starts an update of a pod's container that does not return. Returns a function that ends the update. */
 async function hang(pod: RunningPod): Promise<() => Promise<void>> {
   rmSync(GATE, { force: true });
   await execa('mkfifo', [GATE]);

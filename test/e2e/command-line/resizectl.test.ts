@@ -244,7 +244,7 @@ describe('resizectl resize', () => {
   test('a deferred resize exits with 4, is shown by events and watch, and ends with cancel', async () => {
     const events = new RunningCommand('events', 'db', '-o', 'json');
     const watch = new RunningCommand('watch', 'default/db');
-    // The list starts with the state of the rejected resize, which equals that of the canceled resize at the end.
+    // The list starts with the state of the rejected resize, which equals the state of the canceled resize at the end.
     const [, row] = await watch.until(0, (lines) => lines.length === 2);
     expect(cell(row).at(-1)).toBe('Canceled');
     // events prints nothing until something happens, so its first event shows that it is connected.
@@ -384,7 +384,7 @@ test('A6: a later update of a container wins over a deferred resize, whose other
 });
 
 test('top sorts pods by pressure, and shows the figures of the kernel', async () => {
-  // The volume of db stores 24 of 32 MiB: a larger share than that of any memory limit.
+  // The volume of db stores 24 of 32 MiB, which is a larger share than that of any memory limit.
   const { code, out } = await resizectl('top', '--containers', '-o', 'json');
   expect(code).toBe(0);
   interface Shown {

@@ -59,10 +59,10 @@ const to = (containers: Sizes): PodMemory => ({ containers });
 const sizeOf = (pod: RunningPod): number => pod.volume('cache').size / MiB;
 const fill = (pod: RunningPod, mebibytes: number): Promise<string> =>
   cri.exec(pod.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/stored', 'bs=1M', `count=${mebibytes}`);
-/** The successive values of one entry of the states in MiB, such as `volume cache` or `pod memory.max`. */
+/** Returns the successive values of an entry in MiB, such as `volume cache` or `pod memory.max`. */
 const valuesOf = ({ states }: PodReport, what: string): number[] =>
   states.map((state) => Number(state[what]) / MiB).filter((value, at, all) => value !== all[at - 1]);
-/** The index of the first state in which an entry has a value. */
+/** Returns the index of the first state in which an entry has a value. */
 const firstWith = ({ states }: PodReport, what: string, mebibytes: number): number =>
   states.findIndex((state) => state[what] === String(mebibytes * MiB));
 /** The limits of the pod and of each of its containers, in MiB. */
@@ -131,7 +131,7 @@ describe('with foresight', () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 128, policy: '50%/b' });
     await fill(pod, 40);
     const before = [limitsOf(pod), sizeOf(pod)];
-    // Container a comes first, and the volume follows b.
+    // Container a is lowered first, and the volume follows container b.
     await expect(kubelet.resize(pod, to({ a: 96, b: 64 }), 300)).rejects.toMatchObject({
       code: 9,
       details: expect.stringContaining(`${40 * MiB} are stored in it`) as string,

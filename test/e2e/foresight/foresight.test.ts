@@ -105,7 +105,7 @@ describe('with foresight', () => {
       () => true,
       () => false,
     );
-    // Reclaims immediately, and then 1, 3 and 7 s later.
+    // Reclaims at once, and again after 1, 3 and 7 s.
     const tries = stage.shim.log.filter(
       ({ msg, uid }) => msg === 'memory reclaimed for kubelet' && uid === pod.uid,
     ).length;
@@ -188,8 +188,8 @@ describe('with foresight', () => {
     expect(large.length).toBeGreaterThan(5_000_000);
     const waits: number[] = [];
     const rates: number[] = [];
-    // Each call has to be answered within kubelet's shortest timeout. CriClient has one minute. The waits and the
-    // rates, which depend on the machine, are printed, not judged.
+    // Each call must be answered within kubelet's shortest timeout. CriClient's timeout is one minute. The waits and
+    // rates depend on the machine, so they are printed but not asserted.
     for (const [count, text] of [
       [12, large],
       [6000, stage.kubelet.textOf('actuated_pods_state')],

@@ -16,14 +16,14 @@ import type { Answer } from '../../support/resize-api/client.ts';
  * which takes 10 to 15 s with a real kubelet.
  */
 
-// A folder of the machine outside, so its pages are page cache.
+// A folder of the host, so that the pages of its files are page cache.
 const outside = process.env['NODE_OUT'] ?? '';
 const STATE = '/run/hold-test-state';
-/** How long kubelet does not try. */
+/** The time until kubelet first tries. */
 const LAG_MS = 15_000;
 
 let served: Served;
-/** Outlives a restart of the shim. */
+/** The client remains usable after a restart of the shim. */
 let cri: CriClient;
 let kubelet: Kubelet;
 const pods: RunningPod[] = [];
@@ -74,7 +74,7 @@ async function makePod(memory: PodMemory['containers'], more: Pick<PodSpec, 'pod
   return pod;
 }
 
-/** A process in the container that reads a file of this size ten times per second, once it has read it. */
+/** Starts a process in the container that reads a file of this size into page cache, and then ten times per second. */
 async function hotCache(pod: RunningPod, container: string, mebibytes: number): Promise<Tenant> {
   const file = join(outside, `hold-${files.length}`);
   closeSync(openSync(file, 'w'));
@@ -89,7 +89,7 @@ async function hotCache(pod: RunningPod, container: string, mebibytes: number): 
 const useOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.current', container)) / MiB;
 const limitOf = (pod: RunningPod, container?: string): number => Number(pod.read('memory.max', container)) / MiB;
 const highsOf = (pod: RunningPod): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
-/** Calls as kubelet does before it lowers a memory limit. Returns the usage of the containers, in MiB. */
+/** Makes the calls of kubelet before it lowers a memory limit. Returns the usage of the containers, in MiB. */
 async function usageOfRuntime(pod: RunningPod): Promise<number[]> {
   const { stats } = await cri.call<{ stats: { memory: { usage_bytes: { value: number } } }[] }>('ListContainerStats', {
     filter: { pod_sandbox_id: pod.sandboxId },
@@ -146,11 +146,11 @@ describe('hot page cache', () => {
     let answer: number[] | undefined;
     const waiting = usageOfRuntime(pod).then((found) => (answer = found));
     for (const file of FIGURES) pod.read(file);
-    // Longer than cAdvisor takes to store what it has read.
+    // Longer than cAdvisor needs to store what it has read.
     await delay(1000);
     const { stats } = await cri.call<{ stats: object[] }>('ListContainerStats', {});
     expect([answer, stats.length > 0]).toEqual([undefined, true]);
-    // cAdvisor's last file.
+    // cAdvisor reads this file last.
     expect(pod.read('cgroup.procs')).toBe('');
     const since = performance.now();
     await waiting;
@@ -224,12 +224,12 @@ describe('usage that climbs back while it is held', () => {
     const ms = Math.round(performance.now() - since);
     console.log(`usage has climbed back: event after ${ms} ms`);
     expect([ms < 5000, type]).toEqual([true, 'Warning']);
-    // The container or the pod: both have the new limit, and either may be looked at first.
+    // The message names the container or the pod: both have the new limit, and either may be checked first.
     expect(note).toMatch(
       /^(?:container a of )?pod default\/web: kubelet is to lower memory.max from 201326592 to 67108864, but \d+ bytes are in use that cannot be reclaimed \(anon \d+, .*; memory.current \d+\): expected less than 65011712$/,
     );
     await held100;
-    // Right after the hold, usage may be below the limit for a moment: then the next check defers again.
+    // Right after the hold, usage may be below the limit for a moment. Then the next check defers the decrease again.
     const reported = async (): Promise<unknown> => {
       const { pod: answer } = await served.api.call('GetPod', { pod: { uid: pod.uid } });
       return (answer as Answer)['kubelet'];
@@ -242,7 +242,7 @@ describe('usage that climbs back while it is held', () => {
 });
 
 test('a decrease is not reported as applied if its container ends while usage is held', async () => {
-  // Container b has no limit, and so neither has the pod: the only decrease ends with container a.
+  // Container b has no limit, so the pod has none either: the only decrease ends with container a.
   const pod = await makePod({ a: 192, b: 0 }, { podMemory: 'max' });
   await hotCache(pod, 'a', 120);
   kubelet.admit(pod, { containers: { a: 64, b: 0 } });
@@ -294,7 +294,7 @@ describe('end of the shim during a hold', () => {
     await served.shim.exited;
     expect(highsOf(pod)).not.toContain('max');
     expect(records()).toHaveLength(1);
-    // Nothing to hold any more.
+    // With this admission, no usage needs to be held any more.
     kubelet.admit(pod, { containers: { a: 192 } });
     await startAgain();
     await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);

@@ -178,7 +178,7 @@ test('the kubeconfig of the shim changes only in the turn of its node, survives 
   await second.terminate(direct);
   expect([existsSync(kubeconfig), readdirSync(STAGING)]).toEqual([true, ['kubeconfig']]);
 
-  // A removal that fails: kubelet does not come back with the socket of containerd.
+  // A removal that fails: kubelet does not start with the socket of containerd.
   writeFileSync(REFUSES, CONTAINERD);
   api.writeLease(({ metadata }) => ({ metadata, spec: {} }));
   const third = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials, '--timeout=20s'] });

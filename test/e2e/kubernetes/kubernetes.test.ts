@@ -121,7 +121,7 @@ describe('an annotation that changes in Kubernetes', () => {
     annotate(running, '96Mi');
     expect((await server.event('VolumeResized')).note).toBe('volume cache: 64Mi -> 96Mi, as requested (96Mi)');
     expect(server.events).toHaveLength(1);
-    // Not even under its own names: the pod that runs is not static.
+    // Also not under its own name and namespace: the running pod is not static.
     server.delete(running.uid);
     server.set({ ...others, uid: 'uid-second', name: 'web', namespace: 'default' });
     expect(await shim.waitForLog(({ reason }) => reason === 'not_static')).toMatchObject({ pod: 'web' });

@@ -115,7 +115,7 @@ describe('A5: the requests of a pod', () => {
     const states = (): Promise<unknown[]> =>
       Promise.all(ids.map(async (id) => (await api.call('GetResize', { id }))['resize']?.['state']));
 
-    // Room for one of them.
+    // There is room for one of the two pods.
     kubelet.admit(other, { containers: { app: 350 } });
     await expect.poll(states, { timeout: 30_000 }).toEqual(['DEFERRED', 'COMPLETED']);
     expect([limitOf(low), limitOf(high)]).toEqual([100, 350]);

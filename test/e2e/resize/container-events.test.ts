@@ -120,7 +120,7 @@ describe('A13: GetContainerEvents', () => {
     const later = await startAnother(running);
     const [amended, original] = await Promise.all([through.event(later, STARTED), past.event(later, STARTED)]);
 
-    // The runtime's event has the stored values; ours has those of the kernel, as ContainerStatus has.
+    // The runtime's event contains the stored values, and ours those of the kernel, like ContainerStatus.
     expect([memoryOf(original, a), memoryOf(original, b)]).toEqual([64 * MiB, 128 * MiB]);
     expect([memoryOf(amended, a), memoryOf(amended, b)]).toEqual([48 * MiB, 128 * MiB]);
     for (const id of [a, b, later])
@@ -145,7 +145,7 @@ describe('A13: GetContainerEvents', () => {
     const ofPod = ({ heard }: Listener): Buffer[] =>
       heard.filter(({ container_id }) => ids.includes(container_id)).map(({ bytes }) => bytes);
     expect(ofPod(through)).toEqual(ofPod(past));
-    // Each container is created, started, stopped and removed; the sandbox at least started and removed.
+    // Each container is created, started, stopped and removed. The sandbox is at least started and removed.
     expect(ofPod(past).length).toBeGreaterThanOrEqual(3 * 4 + 2);
   });
 

@@ -257,7 +257,7 @@ describe('a pod with an init container', () => {
     const running = await pod(150, [ended, sleeping('web', 100)]);
     await resize(running, { done: 60, web: 120 });
     expect(running.read('memory.max', 'web')).toBe(String(120 * MiB));
-    // Where a source says what it is, it is refused.
+    // A source that specifies the kind makes the shim reject the resize.
     kubelet.runs(running, { containers: { web: 120 } });
     expect((await refusal(resize(running, { done: 70, web: 130 }))).reason).toBe('INIT_CONTAINER_ENDED');
     expect(running.read('memory.max', 'web')).toBe(String(120 * MiB));
@@ -369,7 +369,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(64);
     await update(running, 'web', 384);
     expect(size(running)).toBe(128);
-    // The operator insists.
+    // The operator sets the size again.
     await api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache: 'follow' } });
     expect(size(running)).toBe(384);
   });

@@ -12,15 +12,15 @@ import { Tenant } from '../../support/e2e/tenant.ts';
 import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /**
- * Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales what is derived from
- * limits and requests.
+ * Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales the values that kubelet
+ * derives from limits and requests.
  */
 
 const text = (mebibytes: number): string => String(mebibytes * MiB);
-/** memory.high by kubelet's formula, of amounts in mebibytes. */
+/** Returns memory.high by kubelet's formula, for amounts in MiB. */
 const high = (request: number, limit: number, factor = 0.9): string =>
   String(Math.floor(((request + (limit - request) * factor) * MiB) / 4096) * 4096);
-// On the machine outside, so that its pages are page cache.
+// A file of the host, so that its pages are page cache.
 const cached = join(process.env['NODE_OUT'] ?? '', 'cached');
 const folder = mkdtempSync(join(tmpdir(), 'memory-qos-'));
 
@@ -79,7 +79,7 @@ describe('A8: memory QoS', () => {
     await tenant.end();
     expect(found()).toEqual([text(80), high(64, 80), '0']);
     expect(running.oomKills()).toBe(0);
-    // The runtime has it too: its next update does not bring back an older one.
+    // The runtime stores the value too, so its next update does not restore the previous one.
     await cri.updateContainer(running.id('app'), { cpu_shares: 512 });
     expect(found()).toEqual([text(80), high(64, 80), '0']);
   });

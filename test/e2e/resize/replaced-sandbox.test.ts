@@ -33,7 +33,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await served.stop();
-  // The last one removes the cgroup that all have.
+  // The last removal also removes the cgroup that the sandboxes share.
   const last = pods.pop();
   for (const { sandboxId } of pods.splice(0)) await direct.call('RemovePodSandbox', { pod_sandbox_id: sandboxId });
   await last?.remove();
@@ -108,7 +108,7 @@ describe('a deferred resize of a pod whose sandbox has ended', () => {
     await end(first);
     await waits('SANDBOX_ENDED');
     expect(await stateOf(id)).toBe('DEFERRED');
-    // Before the start of the next container, with which the resize is retried: it is charged to the pod now.
+    // Frees the memory before the next start, which triggers the retry: the memory is charged to the pod now.
     free();
     const second = await sandbox(served.cri, 1, first.uid);
     await served.cri.call('RemovePodSandbox', { pod_sandbox_id: first.sandboxId });
@@ -145,10 +145,10 @@ test('KEP-1287: a deferred resize survives a restart of the shim after the ended
 });
 
 describe('a container of the next sandbox with limits from before a ResizePod', () => {
-  /** The pod limit that the ResizePod has set, which kubelet does not write again. */
+  /** The pod limit that ResizePod set. kubelet does not write it again. */
   const lowered = { podMemory: 48 * MiB };
 
-  /** A pod that a ResizePod has lowered, and whose sandbox has ended then. */
+  /** Creates a pod that ResizePod lowers and whose sandbox then ends. */
   async function ended(): Promise<RunningPod> {
     const first = await sandbox(served.cri, 0);
     await lower(first);

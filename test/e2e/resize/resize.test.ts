@@ -176,7 +176,7 @@ describe('UpdateContainerResources', () => {
     const broken = { ...limits(256, 30_000), unified: { 'memory.nonsense': '1' } };
     const ours = await refusal(cri.updateContainer(running.id('a'), broken));
     expect(['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')])).toEqual(before);
-    // Without the shim the runtime leaves what it has written.
+    // Without the shim, the runtime does not roll back the values that it has written.
     const expected = await refusal(direct.updateContainer(running.id('a'), broken));
     expect(ours.code).toBe(expected.code);
   });

@@ -8,8 +8,8 @@ import { Served } from '../../support/e2e/served.ts';
 import { refusal } from '../../support/resize-api/client.ts';
 
 /**
- * A container whose start is in progress: the OCI runtime creates its cgroup with the limits from before, and
- * containerd 1.7 only stores an update (UpdateContainerResources of a container that does not run).
+ * A container that is starting: the OCI runtime creates its cgroup with the previous limits, and containerd 1.7 only
+ * stores an update (UpdateContainerResources of a container that does not run).
  */
 
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
@@ -38,7 +38,7 @@ beforeEach(async () => {
 interface Hold {
   readonly begin: () => Promise<void>;
   readonly end: () => void;
-  /** A file that exists once the start has got as far as it does. */
+  /** Returns a file that exists once the start has reached this point. */
   readonly reaches: () => string;
 }
 

@@ -134,7 +134,7 @@ describe('a journal that cannot be written', () => {
     const journal = async () => (await statusInfo()).checks.find(({ name }) => name === 'journal')?.says;
     execFileSync('mount', ['-o', 'remount,ro', STATE]);
     try {
-      // No resize has been requested yet: the status itself checks the journal.
+      // No resize has been requested yet: the call for the status checks the journal.
       await expect.poll(journal, { interval: 500 }).toMatch(/resizes are rejected: .*EROFS|read-only/);
       expect((await statusInfo()).ready).toBe(false);
       const resize = { pod: { uid: running.uid }, containers: { a: { limits: { memory: '80Mi' } } } };

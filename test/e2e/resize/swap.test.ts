@@ -30,12 +30,12 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await served.stop();
-  // The pods of other tests must not swap.
+  // The pods of other tests must not use swap.
   await execa('swapoff', ['/dev/zram0']);
   writeFileSync('/sys/block/zram0/reset', '1');
 });
 
-/** A container with a limit of 512 MiB and this memory.swap.max, that has allocated so much. */
+/** Creates a container with a limit of 512 MiB, this memory.swap.max and this amount of allocated memory. */
 async function pod(swapMax: string, anon: number): Promise<void> {
   const resources = { memory_limit_in_bytes: 512 * MiB, unified: { 'memory.swap.max': swapMax } };
   running = await runPod(cri, { name: 'web', containers: [{ name: 'app', command: ['sleep', '1000000'], resources }] });
@@ -68,7 +68,7 @@ describe('A8: a limit below anonymous memory', () => {
     await resize('64Mi');
     const [inSwap, inUse] = [read('memory.swap.current'), read('memory.current')];
     expect([inSwap > 50, inUse < 80, inSwap + inUse > 100]).toEqual([true, true, true]);
-    // As kubelet where the new request and limit are equal.
+    // kubelet does this if the new request equals the limit.
     const resources = { memory_limit_in_bytes: 60 * MiB, unified: { 'memory.swap.max': '0' } };
     const { message } = await refusal(cri.updateContainer(running.id('app'), resources));
     expect(message).toMatch(/memory.max cannot be lowered .*, and \d+ in swap above its limit,/);

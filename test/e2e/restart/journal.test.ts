@@ -51,7 +51,7 @@ describe('a journal on a full disk', () => {
     expect(restarted.readiness).toMatchObject({ ready: false, error: { context: { errno: 'ENOSPC' } } });
     expect(await restarted.load()).toEqual([now(1)]);
 
-    // A running transaction can end: removing its record frees space.
+    // A running transaction can end, because removing its record frees space.
     await journal.remove(podUid);
     expect(journal.readiness.ready).toBe(false);
     expect((await journal.check()).ready).toBe(true);

@@ -18,7 +18,7 @@ import { ResizeClient } from '../../support/resize-api/client.ts';
 
 const UPGRADES = 10;
 const CALLS_A_SECOND = 50;
-/** Calls that run at the same time, far more than kubelet has: a busy machine does not answer as much as is started. */
+/** Maximum of concurrent calls, far more than kubelet's: a busy machine answers more slowly than calls start. */
 const MOST_CALLS = 200;
 const MOST_RESIZES = 5;
 
@@ -73,8 +73,8 @@ async function upgrade(): Promise<void> {
 }
 
 /**
- * Starts calls at a fixed rate, independently of earlier answers up to a number of unanswered ones, until stopped.
- * Returns the result of each. No call is made again.
+ * Starts calls at a fixed rate until stopped, without waiting for answers as long as the number of unanswered calls is
+ * below the limit. Returns the result of each call. No call is repeated.
  */
 function load<Result>(aSecond: number, mostAtOnce: number, call: (number: number) => Promise<Result>) {
   const calls: Promise<PromiseSettledResult<Result>>[] = [];
@@ -143,7 +143,7 @@ test('upgrade: ten upgrades under load fail no call, and each resize completes o
     const { code, message } = outcome.reason as ServiceError;
     expect(code, message).toBe(status.UNAVAILABLE);
   }
-  // Nothing is half done: pod and container agree, and no record has a transaction.
+  // No resize is half done: pod and container have the same limit, and no record contains a transaction.
   expect(running.read('memory.max')).toBe(running.read('memory.max', 'app'));
   const records = readdirSync(join(folder, 'state')).filter((name) => name.endsWith('.json'));
   for (const name of records)

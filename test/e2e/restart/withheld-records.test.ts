@@ -49,7 +49,7 @@ afterAll(() => direct.close());
 
 /** Makes a pod with a deferred request, and so with a record. */
 async function deferredPod(): Promise<RunningPod> {
-  // Not through the shim, which is restarted.
+  // Creates the pod directly, because the shim is restarted.
   const pod = await runPod(direct, {
     name: 'web',
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources, mounts: { cache: '/cache' } }],

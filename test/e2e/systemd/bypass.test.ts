@@ -97,7 +97,7 @@ const takenOver = async (): Promise<void> => {
 
 test('install adds a bypass that is inactive while the shim serves', async () => {
   await startKubelet(`--config=${CONFIG}`);
-  // The advice of doctor on a node without the shim is followed as it is.
+  // Follows the advice of doctor on a node without the shim without changes.
   expect((await resizectl('doctor')).all).toContain(
     'run resizectl install: it starts the shim, and then sets the endpoint',
   );
@@ -119,7 +119,7 @@ test('KEP-1287: a memory.high that a killed shim has lowered is restored while t
     for (const folder of folders) writeFileSync(join(folder, 'memory.high'), String(lowered));
     expect(highs()).toEqual([String(lowered), String(lowered)]);
     writeFileSync(`/var/lib/cri-resize-shim/${pod.uid}.json`, record);
-    // The next start fails, like each one, and is the end of a shim as well.
+    // The next start also fails, and runs the same cleanup as the end of a shim.
     await systemctl('start', SERVICE);
     await expect.poll(highs, LONG).toEqual(['max', 'max']);
   });
@@ -134,7 +134,7 @@ describe.each(faults)('$title', ({ begin, end }) => {
     try {
       const failed = failedCalls().length;
       await systemctl('restart', '--no-block', SERVICE);
-      // Not the process from before.
+      // Waits until the previous process is no longer active.
       await expect.poll(() => active(SERVICE), LONG).not.toBe('active');
       expect(await callOnNewConnection()).toBeLessThan(WITHIN_MS);
       expect(await isShim()).toBe(false);
@@ -148,7 +148,7 @@ describe.each(faults)('$title', ({ begin, end }) => {
     }
     const failed = failedCalls().length;
     const results = await callingThroughout(async () => {
-      // The hanging start ends by its time limit only.
+      // Only its time limit ends a start that hangs.
       await systemctl('kill', '--signal=SIGKILL', SERVICE);
       await takenOver();
     });
@@ -165,7 +165,7 @@ test('upgrade: a shim that crashes repeatedly after it was ready is bypassed, an
   const failures = (): number => (existsSync(FAILURES) ? Number(readFileSync(FAILURES, 'utf8')) : 0);
   const whole = readFileSync(PROGRAM, 'utf8');
   const order = '/run/abort';
-  // Each order is for one shim: the next one starts without it.
+  // Each order stops one shim and is removed, so that the next shim continues.
   const obey = `{ try { process.getBuiltinModule('node:fs').unlinkSync('${order}'); } catch { return; } process.abort(); }`;
   writeFileSync(PROGRAM, `${whole}\nsetInterval(() => ${obey}, 20);\n`);
   try {
@@ -203,7 +203,7 @@ test('upgrade: a shim that fails again during its takeover leaves the bypass act
     await expect.poll(() => active(TAKEOVER), LONG).toBe('activating');
     writeFileSync(order, '');
     await expect.poll(() => active(TAKEOVER), LONG).toBe('failed');
-    // It has seen the failure itself, or the fallback has been faster and has stopped it by SIGTERM.
+    // The takeover detected the failure itself, or the fallback was faster and stopped it by SIGTERM.
     expect(['3', '15']).toContain(await property(TAKEOVER, 'ExecMainStatus'));
   } finally {
     writeFileSync(PROGRAM, whole);
@@ -221,7 +221,7 @@ test('a shim with a hanging thread ends when it is stopped, and the bypass serve
   const whole = readFileSync(PROGRAM, 'utf8');
   const pipe = '/run/hangs';
   await execa('mkfifo', [pipe]);
-  // The thread waits for a writer. An fsync of a disk that hangs cannot be killed: it would stay after the test.
+  // The thread waits for a writer. An fsync of a disk that hangs cannot be killed: it would outlast the test.
   writeFileSync(PROGRAM, `${whole}\nvoid process.getBuiltinModule('node:fs').promises.open('${pipe}');\n`);
   try {
     await systemctl('restart', SERVICE);
@@ -250,7 +250,7 @@ test('M3: a shim that does not start is started again after 5 s, 10 s and 20 s w
     for (const [index, pause] of [5, 10, 20].entries()) {
       const waited = starts[index + 1]! - starts[index]!;
       expect(waited).toBeGreaterThan(pause - 0.5);
-      // And the time of the start that fails: on a busy machine seconds, but the next pause would be twice as long.
+      // Includes the failing start: seconds on a busy machine. The next pause would be twice as long.
       expect(waited).toBeLessThan(2 * pause + 2);
     }
     expect(await active(BYPASS)).toBe('active');
@@ -270,7 +270,7 @@ test('upgrade: the bypass connects to the containerd socket that the shim has us
   try {
     writeFileSync(SETTINGS, `${before}\ncontainerRuntimeEndpoint: unix://${link}\n`);
     await systemctl('restart', SERVICE);
-    // The next one does not start, and does not know the socket.
+    // The next shim does not start, and does not know the socket.
     writeFileSync(SETTINGS, before);
     invalidFlag.begin();
     await systemctl('restart', '--no-block', SERVICE);
@@ -287,7 +287,7 @@ test('upgrade: the bypass connects to the containerd socket that the shim has us
   await systemctl('stop', SERVICE);
   await expect.poll(() => active(BYPASS), LONG).toBe('active');
   await expect.poll(target, LONG).toBe('/run/containerd/containerd.sock');
-  // A file that a full disk has cut off, or that is empty.
+  // The file is truncated by a full disk, or empty.
   for (const text of ['CRI_RESIZE_SHIM_BYPASS_TO="/run/contai', 'CRI_RESIZE_SHIM_BYPASS_TO=\n', '']) {
     writeFileSync('/var/lib/cri-resize-shim-bypass/target', text);
     await systemctl('restart', BYPASS);
@@ -357,7 +357,7 @@ describe('resizectl bypass', () => {
     const sockets = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
     await systemctl('stop', SERVICE, ...sockets);
     expect(await active(BYPASS)).toBe('inactive');
-    // As the next boot does it.
+    // Starts the units as the next boot does.
     await systemctl('start', ...sockets, SERVICE);
     await expect.poll(() => active(BYPASS), LONG).toBe('active');
     expect([await active(SERVICE), await isShim()]).toEqual(['inactive', false]);
@@ -459,7 +459,7 @@ test('a failing installation over a failed shim is rolled back, and the bypass c
     await calledThrough(OURS);
     expect(readFileSync(SETTINGS, 'utf8')).toBe(before);
   }, unreadableState);
-  // The fallback still tries it.
+  // The fallback still starts the shim.
   await takenOver();
 });
 

@@ -11,7 +11,7 @@ import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 const UNIT = '/etc/systemd/system/kubelet.service';
 const FOLDER = '/etc/kubelet-test';
 const PROGRAM = '/opt/kubelet-test/kubelet';
-/** The words with which systemd has started the program, one a line. */
+/** The command line with which systemd started the program, one word per line. */
 const WORDS = '/run/kubelet-test-words';
 const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 
@@ -29,7 +29,7 @@ function put(file: string, text: string): void {
   writeFileSync(file, text);
 }
 
-/** Starts kubelet, which is a script. @param ends what it does after it has stored its words */
+/** Starts a script as kubelet. @param ends the commands after it has stored its words */
 async function start(lines: readonly string[], ends = 'sleep infinity & wait'): Promise<void> {
   put(PROGRAM, `#!/bin/bash\nprintf '%s\\n' "$@" > ${WORDS}\n${ends}\n`);
   chmodSync(PROGRAM, 0o755);
@@ -55,14 +55,14 @@ async function doctor(...wrapper: readonly string[]): Promise<Said> {
   return checks.find(({ check }) => check === 'kubelet')!;
 }
 
-/** Asks doctor until it says so, and returns what it said. */
+/** Runs doctor until its finding matches. Returns the last finding. */
 async function said(pattern: RegExp): Promise<Said> {
   let last = await doctor();
   await expect.poll(async () => (last = await doctor()).found, { timeout: 90_000, interval: 100 }).toMatch(pattern);
   return last;
 }
 
-/** The endpoint in the words that the program got from systemd. */
+/** Returns the endpoint in the command line that systemd passed to the program. */
 async function startedWith(): Promise<string | undefined> {
   const words = (): readonly string[] => readFileSync(WORDS, 'utf8').split('\n');
   await expect.poll(words, { timeout: 30_000, interval: 100 }).not.toEqual([]);
@@ -103,7 +103,7 @@ describe('a kubelet that does not run', () => {
       'unit',
     ],
     [
-      'a name that no shell has',
+      'a name that is invalid in a shell',
       [`Environment=A=${flag('unit')}`, env('1'), A],
       { 1: `export A=${flag('file')}\n` },
       'unit',
@@ -115,7 +115,7 @@ describe('a kubelet that does not run', () => {
       {},
       'a',
     ],
-    ['a variable that is handed down', [`${A} $HANDED_DOWN`], {}, 'handed'],
+    ['a variable that is inherited', [`${A} $HANDED_DOWN`], {}, 'handed'],
     ['specifiers', [`ExecStart=${PROGRAM} --container-runtime-endpoint=unix:///%p%%.sock`], {}, 'kubelet%'],
     [
       'braces',
@@ -188,7 +188,7 @@ describe('a kubelet that runs', () => {
     expect(dead.result).toBe('failed');
 
     put(PROGRAM, '#!/bin/bash\nsleep infinity & wait\n');
-    // The restart may fall into the pause before a restart of systemd: the counter then goes on.
+    // The restart may occur during the pause before a restart by systemd. In that case the counter continues.
     await execa('systemctl', ['reset-failed', 'kubelet.service']);
     await execa('systemctl', ['restart', 'kubelet.service']);
     expect(await doctor()).toMatchObject({ result: 'ok', found: expect.stringMatching(OK) as string });
@@ -205,7 +205,7 @@ describe('a kubelet that runs', () => {
     await execa('systemctl', ['stop', 'kubelet.service']);
     await execa('systemctl', ['restart', 'kubelet.service']);
     expect(await doctor()).toMatchObject({ result: 'ok', found: expect.stringMatching(OK) as string });
-    // A single end does not bring back what was before.
+    // A single end does not restore the earlier finding.
     await execa('systemctl', ['kill', '--signal=KILL', 'kubelet.service']);
     expect((await said(/restarted by systemd once in the last 10 min, last end: signal 9/)).result).toBe('ok');
   });

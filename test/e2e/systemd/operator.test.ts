@@ -183,7 +183,7 @@ describe('an invalid configuration file', () => {
   });
 });
 
-/** Removes the program and stops what kubelet uses, as nobody should. */
+/** Removes the program and stops the units that kubelet uses, which an operator should never do. */
 async function breakShim(): Promise<void> {
   await execa('systemctl', ['stop', 'cri-resize-shim.socket', SERVICE]);
   rmSync('/usr/local/lib/cri-resize-shim', { recursive: true });
@@ -232,7 +232,7 @@ test('an installation repairs a kubelet that ends after each start because nothi
   await startKubelet(`--config=${CONFIG}`);
   await done('install');
   await calledThrough(OURS);
-  // The fake kubelet ends at its start, as kubelet does without its runtime.
+  // The fake kubelet exits at its start, as kubelet does without its runtime.
   writeFileSync(REFUSES, OURS);
   try {
     await breakShim();
@@ -245,7 +245,7 @@ test('an installation repairs a kubelet that ends after each start because nothi
     rmSync(REFUSES);
   }
   await calledThrough(OURS);
-  // As at an upgrade that repairs what has ended kubelet.
+  // Simulates an upgrade that repairs the shim, whose failure ended kubelet.
   await execa('systemctl', ['restart', 'cri-resize-shim.service']);
   expect((await resizectl('doctor')).text).toMatch(
     /^kubelet +warning +.*, restarted by systemd .*, not since the shim started/m,
@@ -280,7 +280,7 @@ describe('a node that cannot be written', () => {
         expect(existsSync(`${file}.before-cri-resize-shim`)).toBe(false);
         expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
 
-        // Without the look before: nothing had changed, so everything is rolled back.
+        // Applies the changes without the check beforehand: no change was needed, so all are rolled back.
         const lines: string[] = [];
         const changes = [writing('/root/first', 'x'), removing(file)];
         const result = await applyChanges(changes, (line) => lines.push(line), new AbortController().signal);

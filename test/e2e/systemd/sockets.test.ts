@@ -43,7 +43,7 @@ const resizectl = (...args: readonly string[]) =>
   execa('node', ['dist/resizectl.js', ...args], { reject: false, all: true });
 const active = (unit: string): Promise<string> => property(unit, 'ActiveState');
 
-/** The command lines of all processes. One that ends meanwhile has none. */
+/** Returns the command lines of all processes. A process that ends during the read has none. */
 const commandLines = (): string[] =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))

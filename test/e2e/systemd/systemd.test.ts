@@ -77,7 +77,7 @@ async function makePod(spec: Partial<PodSpec> = {}): Promise<RunningPod> {
 
 const PROPERTIES = ['MemoryMax', 'CPUQuotaPerSecUSec', 'CPUWeight'] as const;
 
-/** The properties that systemd has for a unit, read without the shim. */
+/** Reads properties of a unit from systemd, without the shim. */
 async function unit(pod: RunningPod, ...names: string[]): Promise<Record<string, string>> {
   const asked = names.length === 0 ? [...PROPERTIES] : names;
   const object = await execa('busctl', [...manager('GetUnit'), 's', unitOf(pod.cgroup)]);
@@ -98,11 +98,11 @@ const files = (pod: RunningPod): Record<string, string> => ({
   weight: pod.read('cpu.weight'),
 });
 
-/** Sets another property of the pod's unit as another program would. systemd then writes all properties again. */
+/** Sets another property of the pod's unit, as another program would. systemd then writes all properties again. */
 const setAnother = (pod: RunningPod, value: number): void =>
   setProperties(unitOf(pod.cgroup), [['TasksMax', 't', String(value)]]);
 
-/** Waits also for what systemd does after its answer. */
+/** Waits also for the writes that systemd makes after its answer. */
 async function settled(pod: RunningPod): Promise<void> {
   await unit(pod);
 }
@@ -206,7 +206,7 @@ describe('limits of a pod with the systemd driver', () => {
     setProperties(unitOf(pod.containerCgroup('a')), [['TasksMax', 't', '1000']]);
     await settled(pod);
     expect([pod.read('cpu.max', 'a'), await stored()]).toEqual(['13000 100000', 12_340]);
-    // A cpuset takes the same way, but this kernel has none.
+    // A cpuset has the same effect, but this kernel has no cpuset controller.
     await cri.updateContainer(pod.id('a'), { unified: { 'memory.low': String(4 * MiB) } });
     expect([pod.read('cpu.max', 'a'), await stored()]).toEqual(['12340 100000', 12_340]);
     expect(pod.read('memory.low', 'a')).toBe(String(4 * MiB));
@@ -321,7 +321,7 @@ describe('the shim in its own units', () => {
 });
 
 describe('memory that is reclaimed for a lower limit', () => {
-  // A sparse file in a folder of the machine outside, so its pages are page cache and take no space there.
+  // A sparse file in a folder of the host: its pages are page cache, and it takes no space there.
   const big = join(process.env['NODE_OUT'] ?? '', 'big-under-systemd');
   beforeAll(() => {
     closeSync(openSync(big, 'w'));

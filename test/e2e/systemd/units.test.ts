@@ -120,7 +120,7 @@ test('upgrade: a hanging service is killed by the watchdog, and the next one ser
   await systemctl('restart', SERVICE);
   try {
     const pid = Number(await property('MainPID'));
-    // Longer than the watchdog timeout: a live service is not killed.
+    // Waits longer than the watchdog timeout: systemd does not kill a live service.
     await new Promise((resolve) => setTimeout(resolve, 7000));
     expect(Number(await property('MainPID'))).toBe(pid);
     process.kill(pid, 'SIGSTOP');
@@ -184,7 +184,7 @@ test('an upgrade of the .deb starts a shim that has failed', async () => {
   const flags = '/etc/default/cri-resize-shim';
   const before = readFileSync(flags, 'utf8');
   const state = (unit: string) => systemctl('show', '--value', '--property=ActiveState', unit);
-  // Otherwise tried again after five minutes.
+  // Sets the number of failures, because the next start would otherwise be after five minutes.
   mkdirSync('/run/cri-resize-shim-fallback', { recursive: true });
   writeFileSync('/run/cri-resize-shim-fallback/failures', '50\n');
   writeFileSync(flags, 'CRI_RESIZE_SHIM_FLAGS=--no-such-flag\n');
@@ -202,7 +202,7 @@ test('an upgrade of the .deb starts a shim that has failed', async () => {
 });
 
 describe('removal of the .deb', () => {
-  /** The fake kubelet waits for a list of pods that is not empty. */
+  /** The fake kubelet requires a list of pods that is not empty. */
   let pod: RunningPod;
   beforeAll(async () => {
     await systemctl('start', ...SOCKETS, SERVICE);
@@ -217,7 +217,7 @@ describe('removal of the .deb', () => {
 
   test.each([
     ['', () => Promise.resolve()],
-    // The restarted kubelet finds no shim.
+    // The restarted kubelet does not find the shim.
     [' if the units are stopped', () => systemctl('stop', ...SOCKETS, SERVICE)],
     [
       ' if a drop-in starts the shim with another program',

@@ -160,7 +160,7 @@ describe('a volume that another program remounts', () => {
       );
       expect(line).toMatchObject({ volume: 'cache', to: 48 * MiB });
 
-      // A restarted containerd makes the shim compare the registry.
+      // A restart of containerd makes the shim compare the registry.
       await execa('node-containerd', ['kill']);
       await execa('node-containerd', ['start']);
       await compared(2);
@@ -168,7 +168,7 @@ describe('a volume that another program remounts', () => {
       await cri.updateContainer(running.id('a'), limit(128));
       expect(sizeOf(running)).toBe(48);
 
-      // Without a running shim.
+      // Remounts while no shim runs.
       await stop();
       await remount(running, 56);
       await start();

@@ -210,7 +210,7 @@ describe('hostile mounts', () => {
       expect(sizeAt(folder)).toEqual(before);
       execFileSync('umount', [folder]);
     }
-    // Without the bind mount it is the volume again.
+    // Without the bind mount, the folder is the volume again.
     await volumes.remount(cache, bytes(8 * MiB));
     expect(sizeAt(folder).size).toBe(8 * MiB);
   });

@@ -252,7 +252,7 @@ test('KEP-6030: a deferred shrink is applied immediately when it is requested ag
     resize: { state: 'COMPLETED' },
   });
   expect(sizeOf(running)).toBe(32);
-  // The first resize was superseded, or completed just before.
+  // The first resize was superseded, or completed just before that.
   const { resize: first } = await api.call('GetResize', { id });
   expect(['CANCELED', 'COMPLETED']).toContain((first as unknown as { state: string }).state);
 });

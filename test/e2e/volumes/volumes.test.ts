@@ -41,7 +41,7 @@ const stepsOf = (answer: Answer): string[] =>
 const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
 
 describe('the order of volume and limit', () => {
-  // The limit starts at 256 MiB and the volume at 64 MiB. `first` is what the KEP's table changes first.
+  // The limit starts at 256 MiB and the volume at 64 MiB. `first` is the first change in the table of the KEP.
   test.each([
     {
       what: 'volume up, limit up',
@@ -91,7 +91,7 @@ describe('the order of volume and limit', () => {
     const state = (pod: number, container: number, volume: number): string =>
       `${pod * MiB},${container * MiB} ${volume * MiB}`;
     expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
-    // Never shows the second change without the first: a call to the runtime is between them.
+    // The second change is never visible without the first one, because a call to the runtime is between them.
     const [early, late] =
       first === 'limit' ? [`${256 * MiB} ${cache * MiB}`, 'volume'] : [`${memory * MiB} ${64 * MiB}`, 'limit'];
     if (memory !== 256 && cache !== 64)
@@ -115,7 +115,7 @@ describe('the order of volume and limit', () => {
     });
     const targets = (answer['resize']!['steps'] as unknown as { target: string }[]).map(({ target }) => target);
     expect(new Set(targets.slice(0, 2))).toEqual(new Set(['two', 'four']));
-    // The step of the pod itself has no name.
+    // The step of the pod itself has no container name.
     expect(targets.slice(2, 4)).toEqual([undefined, 'a']);
     expect(new Set(targets.slice(4))).toEqual(new Set(['one', 'three']));
     expect(names.map((name) => sizeOf(running, name))).toEqual([96, 32, 80, 16]);
@@ -145,7 +145,7 @@ describe('a volume in use', () => {
     const { resize: deferred } = await resize(running, { cache: '128Mi', defer: true });
     expect(deferred).toMatchObject({ state: 'DEFERRED', reason: 'VOLUME_IN_USE' });
     const id = (deferred as unknown as { id: string }).id;
-    // The pause between retries has reached its maximum. Unit tests of the retries check how long it is.
+    // The pause between retries has reached its maximum. Unit tests check its length.
     const tries = async (): Promise<unknown> => (await api.call('GetResize', { id }))['resize']?.['tries'];
     await expect.poll(tries, { interval: 100 }).toBeGreaterThanOrEqual(4);
     expect(running.volume('cache')).toMatchObject({ size: 256 * MiB, used: 200 * MiB });

@@ -6,7 +6,7 @@ import type { Job, Report } from './worker.ts';
 const HANG_SECONDS = 20;
 const SAY_MS = 10_000;
 
-/** Plays inputs in a worker thread of this program. Detects one that does not end. */
+/** Plays inputs in a worker thread of this program. Detects an input that does not end. */
 export function runInProcess(self: URL, job: Omit<Job, 'progress'>, say: (text: string) => void): Promise<Outcome> {
   const progress = new Int32Array(new SharedArrayBuffer(4));
   const { target, seed } = job;

@@ -3,7 +3,7 @@ import { cgroupTarget, kubeletTarget, procTarget } from '../parsers/kernel.ts';
 import { proxyTarget } from '../proxy/target.ts';
 import type { Target } from '../target.ts';
 
-/** The targets that run in the fuzzer's own process, and their hundredths of all inputs. */
+/** The targets that run in the fuzzer's own process, and their percentage of all inputs. */
 export const inProcess = {
   proxy: { open: proxyTarget, share: 20 },
   messages: { open: criTarget, share: 8 },

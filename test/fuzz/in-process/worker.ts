@@ -65,7 +65,7 @@ async function playAll(
   return { kind: 'done', inputs: to - from, summary: target.summary(), growthMiB };
 }
 
-/** The stack of the first error is the one that matters. */
+/** Returns the cause of an error, whose stack trace is the relevant one. */
 const causeOf = (error: unknown): Error =>
   error instanceof Error ? (error.cause instanceof Error ? error.cause : error) : new Error(String(error));
 

@@ -93,7 +93,7 @@ export function mutateBytes(bytes: Buffer, random: Random): Buffer {
       return splice(bytes, at, 0, bytes.subarray(at, at + random.below(60)));
     }
     default:
-      // A write that reached the disk in part: the rest of the block has zeros.
+      // A write that reached the disk partly: the rest of the block contains zeros.
       return Buffer.concat([bytes.subarray(0, random.below(bytes.length + 1)), Buffer.alloc(random.below(64))]);
   }
 }

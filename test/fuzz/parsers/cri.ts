@@ -39,7 +39,7 @@ import type { Target } from '../target.ts';
 import type { Parser } from './parser.ts';
 import { isPlainError, parserTarget } from './parser.ts';
 
-/** Content that is no message: callers forward it unchanged and count it. A stack overflow is a RangeError too. */
+/** Whether content is no message. Callers forward it unchanged and count it. A stack overflow is a RangeError too. */
 const isNotAMessage = (error: unknown): boolean =>
   error instanceof RangeError && /^(?:not a protobuf message|not a [A-Z]|index out of range)/.test(error.message);
 
@@ -142,7 +142,7 @@ export function journalTarget(): Target {
       const { bootId, ...read } = decodeRecord(content as Buffer);
       encodeRecord(read, bootId);
     },
-    // decodeRecord: "Throws an Error that names the fault". What is read can be written again, up to the largest size.
+    // decodeRecord: "Throws an Error that names the fault". A decoded record can be encoded again, up to the limit.
     isDocumented: (error) => isRecordFault(error) || (error instanceof ShimError && error.reason === 'INVALID_VALUE'),
   };
   const files: Parser = {

@@ -183,7 +183,7 @@ const isDocumented = (): boolean => false;
 export function kubeletTarget(): Target {
   const folder = memoryFolder('fuzz-kubelet-');
   const parts = { log: noLog, counters: noCounters };
-  // A clock that stands still: without timers, and files are read again at once.
+  // A clock that does not advance: no timers fire, and each read accesses the files again.
   const clock = { now: () => 0, wallTime: () => 0, after: () => () => undefined };
   const checkpoints = new KubeletFiles({ kubeletRoot: folder, clock, ...parts });
   const managers = new ManagerFiles(folder, parts);

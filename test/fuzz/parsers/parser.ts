@@ -10,11 +10,11 @@ export interface Parser {
   readonly make: (random: Random) => Buffer | string;
   /** Parses it. May throw what `isDocumented` accepts. */
   readonly parse: (content: Buffer | string) => unknown;
-  /** Whether the parser's documentation has the error. By default, a {@link ShimError} only. */
+  /** Whether the documentation of the parser lists the error. By default, only a {@link ShimError}. */
   readonly isDocumented?: (error: unknown) => boolean;
 }
 
-/** More processor time than parsing takes by far, also on a slow machine. Other processes do not affect it. */
+/** Maximum processor time. Parsing takes far less, also on a slow machine, and other processes do not affect it. */
 const MOST_MS = 2000;
 
 const isShimError = (error: unknown): boolean => error instanceof ShimError;

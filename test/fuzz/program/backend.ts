@@ -141,7 +141,7 @@ export class HostileBackend {
     const random = new Random(this.#seed, this.#answers);
     this.#answers += 1;
     const good = answerOf(path, body);
-    // The probes are answered well.
+    // Probes receive correct answers.
     if (path.endsWith('/Echo') || !random.chance(3)) return [...withStatus(message(good))];
     const answer = mutated(good, random);
     this.recent.push(

@@ -2,7 +2,7 @@ import type { Field } from '../../support/http2/reference-hpack.ts';
 import { hostileText } from '../mutations/values.ts';
 import type { Random } from '../random.ts';
 
-/** Header fields with which servers have failed: what grpc-js and Node's HTTP/2 check, and what they do not. */
+/** Header fields at which servers have failed, including fields that grpc-js and Node's HTTP/2 do not check. */
 
 const CONTENT_TYPES = [
   'application/grpc',

@@ -7,8 +7,8 @@ const raw = (bytes: Buffer): Buffer => bytes;
 const PROBE_MS = 30_000;
 
 /**
- * Calls that have to be answered however hostile the others are: one that is forwarded, one that is handled, one of
- * each other listener.
+ * Calls that must be answered regardless of the other calls: a forwarded one, a handled one, and one for each other
+ * listener.
  */
 export class Probes {
   readonly #cri: Client;

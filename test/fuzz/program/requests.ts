@@ -11,7 +11,7 @@ import { pods } from './node.ts';
 export interface Request {
   readonly path: string;
   readonly body: Buffer;
-  /** The stream stays open for as long as the client wants. */
+  /** The stream stays open until the client closes it. */
   readonly isWatch?: true;
 }
 
@@ -94,7 +94,7 @@ const api: Readonly<Record<string, (random: Random) => Buffer>> = {
 const runtimeMethods = Object.keys(runtime);
 const apiMethods = Object.keys(api);
 
-/** Returns a request for the CRI socket, whose message is valid in one of three cases. */
+/** Returns a request for the CRI socket. One message in three is valid. */
 export function criRequest(random: Random): Request {
   if (random.chance(8)) return { path: '/s/Echo', body: random.bytes(random.below(200)) };
   const method = random.pick(runtimeMethods);

@@ -13,14 +13,14 @@ const CONNECTIONS = 16;
 const MOST_MIB = 150;
 const PROBE_EVERY_MS = 250;
 const SAY_MS = 10_000;
-/** A descriptor that a late close still holds is not left. */
+/** Descriptors of connections that are about to close do not count as a leak. */
 const SPARE_DESCRIPTORS = 8;
 
 export interface ProgramJob {
   readonly seed: number;
-  /** Inputs to send, in as many sessions as they take. */
+  /** Number of inputs to send, in as many sessions as needed. */
   readonly inputs: number;
-  /** Play this session alone. */
+  /** Plays only this session. */
   readonly only: number | undefined;
   /** The shipped program. */
   readonly program: string;
@@ -89,7 +89,7 @@ class ProgramRun {
         this.#sent += sent;
         this.#sessions += 1;
       } catch (error) {
-        // The end of the process explains a connection that is refused.
+        // If the process has ended, this explains a refused connection.
         if (!(error instanceof Finding)) await Promise.race([this.#shim.exited, delay(1000)]);
         this.#fail(error);
         return;
@@ -98,7 +98,7 @@ class ProgramRun {
     }
   }
 
-  /** The sessions that were open at a failure stay known. */
+  /** After a failure, the list of open sessions remains. */
   #close(index: number): void {
     if (this.#finding === undefined) this.#open.delete(index);
   }
@@ -107,7 +107,7 @@ class ProgramRun {
     return this.#job.only === undefined ? this.#sent >= this.#job.inputs : this.#sessions > 0;
   }
 
-  /** Calls the probes and looks at memory and log until all inputs are sent. */
+  /** Calls the probes and checks memory and log until all inputs are sent. */
   async #watch(): Promise<void> {
     let said = Date.now();
     while (!this.#isOver && this.#finding === undefined) {
@@ -153,7 +153,7 @@ class ProgramRun {
     return `${speed}; ${this.#sessions} connections; ${memory}`;
   }
 
-  /** Finds the session that repeats the failure by playing those that were open, one by one, to a new program. */
+  /** Replays the open sessions one by one with a new program, to find the one that causes the failure. */
   async #explain(finding: Error): Promise<NonNullable<Outcome['failure']>> {
     const open = [...this.#open];
     const { seed, program } = this.#job;

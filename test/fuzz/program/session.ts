@@ -33,7 +33,7 @@ export interface Session {
   readonly socket: SocketName;
   /** The inputs, in order. Each is a request with its frames. */
   readonly inputs: readonly Buffer[];
-  /** The streams that have to end, because nothing is wrong with their frames. */
+  /** The streams that must end, because their frames are valid. */
   readonly answered: ReadonlySet<number>;
   /** SETTINGS of the client. */
   readonly settings: readonly [id: number, value: number][];
@@ -63,7 +63,7 @@ function calls(socket: SocketName, random: Random): Session {
     if (isAnswered) answered.add(id);
     return bytes;
   });
-  // The last input may break the connection: nothing after it would be read.
+  // The last input may break the connection, because no input follows it.
   const isBroken = !random.chance(3);
   if (isBroken) inputs.push(mutateFrames(Buffer.concat(inputs.splice(-2)), random));
   const windows = random.chance(8);
@@ -91,7 +91,7 @@ function callFrames(id: number, { path, body, isWatch }: Request, random: Random
   return { bytes: Buffer.concat(parts), isAnswered: !isOdd && isWhole && !isReset };
 }
 
-/** Returns the message with its prefix, sometimes a wrong one. A request that is not whole may wait for its rest. */
+/** Returns the message with its prefix, which is sometimes wrong. An incomplete request may wait for its rest. */
 function grpcContent(body: Buffer, random: Random): { content: Buffer; isWhole: boolean } {
   switch (random.below(16)) {
     case 0:
@@ -128,7 +128,7 @@ function dataFrames(id: number, content: Buffer, random: Random): Buffer[] {
 
 export type Addresses = Readonly<Record<SocketName, string | number>>;
 
-/** Longer than any call of the fuzzer takes: a call that has no answer by then has none. */
+/** Longer than any call of the fuzzer: a call without an answer after this time never gets one. */
 const ANSWER_MS = 120_000;
 
 /** Sends a session's inputs and waits for answers. Returns the input count. Rejects with a {@link Finding}. */
@@ -164,7 +164,7 @@ class Answers {
     this.#expected = new Set(expected);
     const ended = new Promise<void>((resolve) => (this.#end = resolve));
     socket.on('data', (bytes: Buffer) => this.#receive(bytes)).once('close', this.#end);
-    // Nothing is expected of a session that ends with a violation, but it is read.
+    // A session that ends with a violation needs no answers, but its answers are read.
     const patience = expected.size === 0 ? delay(20) : this.#late();
     this.over = Promise.race([ended, patience]);
   }
@@ -189,7 +189,7 @@ class Answers {
   }
 }
 
-/** Sends the requests in one write. The last may be incomplete, so that no answer is certain. */
+/** Sends the requests in one write. The last request may be incomplete, so an answer is not guaranteed. */
 async function playHttp({ inputs }: Session, port: number): Promise<number> {
   const socket = createConnection(port, '127.0.0.1').on('error', () => undefined);
   await Promise.race([once(socket, 'connect'), once(socket, 'close')]);

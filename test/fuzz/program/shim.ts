@@ -56,7 +56,7 @@ export class FuzzedShim {
       'state-folder': join(folder, 'state'),
       'reclaim-timeout': '100ms',
     };
-    // As the unit sets them.
+    // The unit sets these variables.
     const env = { ...process.env, MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' };
     const args = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, value]);
     const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', 'ignore', 'pipe'], env, cwd: '/' });
@@ -110,7 +110,7 @@ export class FuzzedShim {
   }
 }
 
-/** The log of the program: its last lines, and what they tell. */
+/** The log of the program: its last lines, and the events that they report. */
 class RunningLog {
   readonly lines: string[] = [];
   /** A line that reports an internal error. */

@@ -43,18 +43,18 @@ export const emptyTally = (): Tally => ({
 });
 
 /**
- * One budget for all inputs, as for all connections of a socket: a budget keeps memory for reuse for some seconds, and
- * thousands of them would look like a leak. Each input has to give back all that it takes.
+ * One budget for all inputs, as for all connections of a socket. A budget keeps memory for reuse for some seconds, so
+ * thousands of budgets would look like a leak. Each input must return everything that it takes.
  */
 const shared = new SharedBudget({
   ...SHARED_LIMITS,
-  // Few places and bytes of one's own, so that small inputs take shared ones.
+  // Small reserves for each connection, so that small inputs use the shared amounts.
   held: { reserved: 10_000, all: 30_000 },
   streams: { ...SHARED_LIMITS.streams, reserved: 2 },
   calls: { ...SHARED_LIMITS.calls, reserved: 1 },
 });
 
-/** Returns what of the shared budget is in use. */
+/** Returns the parts of the shared budget that are in use. */
 const inUse = () => ({
   heldBytes: shared.held.total,
   queuedBytes: shared.queued.total,
@@ -77,7 +77,7 @@ export async function play(seed: number, index: number, tally: Tally): Promise<v
   const run = new Run(random, tally);
   for (const step of steps) {
     run.send(step);
-    // Lets amendments finish between inputs.
+    // Waits for amendments between inputs.
     if (run.amendmentRequested && random.chance(2)) await nextTurn();
     if (random.chance(60)) run.accident();
   }
@@ -104,7 +104,7 @@ class Run {
       ...NO_OBSERVER,
       wantsStatus: random.chance(2),
       protocolError: (side, code, message) => {
-        // The proxy contains its own errors; the fuzzer looks for them.
+        // The proxy handles its own errors, so the fuzzer looks for their code.
         if (code === ErrorCode.INTERNAL_ERROR) this.#finding ??= `internal error on the ${side} side: ${message}`;
         tally[`${side}Errors`] += 1;
       },

@@ -78,7 +78,7 @@ describe('changed files and their rollback', () => {
   }
 
   describe('L4: a file that is changed and rolled back', () => {
-    /** A file with rights of its own. */
+    /** Creates a file with unusual mode and owner. */
     const given = (name: string, content = 'old'): string => {
       const file = join(folder, name);
       writeFileSync(file, content);
@@ -164,7 +164,7 @@ describe('changed files and their rollback', () => {
     });
 
     test('a file that cannot be replaced is rolled back without a write', async () => {
-      // The name of the file that is written first would be too long.
+      // With this name, the name of the temporary file would be too long.
       const name = 'x'.repeat(250);
       const change = writing(given(name), 'new');
       await expect(change.do()).rejects.toThrow('ENAMETOOLONG');

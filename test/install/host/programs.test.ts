@@ -43,9 +43,9 @@ test('a program without its own Node is installed with a copy of the running Nod
   chmodSync(running, 0o700);
   const copied = { node: at('to/bin/node'), nodeFrom: running };
   expect(nodeProgramOf(at('from'), at('to'), running, false)).toEqual(copied);
-  // Its libraries are elsewhere.
+  // The Node of a distribution depends on libraries in other folders.
   expect(nodeProgramOf(at('from'), at('to'), running, true)).toEqual({ node: running });
-  // resizectl of an older installation.
+  // This is resizectl of an existing installation.
   expect(nodeProgramOf(at('to'), at('to'), running, false)).toEqual({ node: running });
   const program = { kind: 'folder', folder: at('from'), ...copied, arch: 'x64' } as const;
   for (const file of FILES) fake.put(`from/${file}`, file);

@@ -90,7 +90,7 @@ describe('runtime endpoint of kubelet', () => {
   test('a kubelet that systemd has just begun to start is read again until it has its command line', async () => {
     fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///flag.sock'] });
     fake.process(42, '(kubelet)');
-    // The second look finds the program of the unit.
+    // The second check finds the unit's program.
     const second = `[ -e ${fake.at('looked')} ] && echo kubelet > ${fake.at('proc/42/comm')}`;
     fake.systemctl(`${second}; touch ${fake.at('looked')}; cat ${fake.at('properties')}`);
     expect(await findKubelet(fake.node)).toMatchObject(running('unix:///flag.sock', { kind: 'flag' }));

@@ -38,7 +38,7 @@ describe('the history of a unit', () => {
     const loop = [...end, again('1'), ...end, again('2')];
     const none = { restarts: 2, isStartedByHand: false, counter: 2 };
     expect(await history(...loop)).toMatchObject({ ...none, hasEnded: false });
-    // A reload that fails, or a process that has ended before its unit has, is no end of the unit.
+    // A failed reload does not count as an end of the unit, and neither does a process that ends before its unit.
     expect(await history(...loop, exited('exited', '1'))).toMatchObject({ ...none, hasEnded: false });
     expect(await history(...loop, ...end)).toMatchObject({ ...none, hasEnded: true });
     const byHand = { isStartedByHand: true, counter: 2 };

@@ -267,13 +267,13 @@ describe('check kubelet for a running kubelet', () => {
     const joined = [...looped(12), EXITED, FAILED];
     expect(await kubelet(12, 3, joined)).toMatchObject({ result: 'ok', found: USES, remedy: '' });
     expect(await kubelet(12, 400, joined)).toMatchObject({ result: 'ok', found: USES });
-    // Killed once since.
+    // systemd killed and restarted it once since then.
     const killed = [...joined, EXITED, FAILED, { ...RESTARTED, N_RESTARTS: '13' }];
     expect(await kubelet(13, 3, killed)).toMatchObject({
       result: 'ok',
       found: `${USES}; kubelet.service has run for 3 s, restarted by systemd once in the last 10 min, last end: exit code 1`,
     });
-    // The journal is late: systemd has restarted it a 13th time.
+    // The journal is delayed: systemd has already restarted kubelet a 13th time.
     expect(await kubelet(13, 3, joined)).toMatchObject({ result: 'failed' });
   });
 
@@ -312,7 +312,7 @@ describe('check kubelet for a running kubelet', () => {
       result: 'warning',
       found: says('4 times in the last 10 min, once'),
     });
-    // It ends with this shim, too; the shim does not run; it uses another runtime.
+    // kubelet also ends with this shim; the shim does not run; kubelet uses another runtime.
     expect(await withShim(active, listen, 60, 15, 10, 4)).toMatchObject({ result: 'failed', isLoopAtShim: true });
     expect(await withShim(['ActiveState=failed', start], listen, 60, 50, 40, 30)).toMatchObject({ result: 'failed' });
     expect(await withShim(active, '/run/other.sock', 60, 50, 40, 30)).toMatchObject({ result: 'failed' });
@@ -343,7 +343,7 @@ esac`);
 });
 
 describe('repair of a kubelet that ends again after each start', () => {
-  /** @param endpoint what kubelet is started with */
+  /** @param endpoint the endpoint in kubelet's command line */
   const loop = async (endpoint: string, isAlive: boolean, state = 'activating'): Promise<Finding> => {
     const words = ['/usr/bin/kubelet', `--container-runtime-endpoint=${endpoint}`];
     const start = Number(process.hrtime.bigint() / 1000n) - 3_000_000;
@@ -365,7 +365,7 @@ describe('repair of a kubelet that ends again after each start', () => {
       const ours = `unix://${fake.node.listen}`;
       expect(await loop(ours, isAlive)).toMatchObject({ result: 'failed', isLoopAtShim: true });
       expect(await loop('unix:///other.sock', isAlive)).not.toHaveProperty('isLoopAtShim');
-      // systemd does not start it again.
+      // In the state `failed`, systemd does not start kubelet again.
       if (!isAlive) expect(await loop(ours, false, 'failed')).not.toHaveProperty('isLoopAtShim');
     },
   );

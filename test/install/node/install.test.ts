@@ -70,7 +70,7 @@ ${rest}`);
     return (await textsOf(planInstall(fake.site())))[0];
   };
   expect(await first('failed')).toBe('record that cri-resize-shim.service has failed, to start it again on rollback');
-  // It was stopped by hand, and stays stopped.
+  // The service was stopped by hand, so a rollback does not start it.
   expect(await first('inactive')).toBe(`write ${fake.at('etc/config.yaml')}`);
 });
 
@@ -122,7 +122,7 @@ test('a package and an installation of resizectl do not change each other', asyn
   const state = 'ActiveState=active\nUnitFileState=enabled';
   fake.put('units/cri-resize-shim.service', '');
   fake.put('to/dist/resizectl.js', '');
-  // As resizectl of the package, whose folder has no units.
+  // Simulates resizectl of the package, whose folder contains no units.
   node(`unix://${fake.node.listen}`, state, own);
   for (const plan of [planInstall, planUninstall])
     await expect(plan(fake.site())).rejects.toMatchObject({
@@ -134,7 +134,7 @@ test('a package and an installation of resizectl do not change each other', asyn
     expect.stringContaining(`set unix://${fake.node.containerd} in `),
     expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
   ]);
-  // As any other.
+  // Simulates a resizectl outside the package.
   fake.put('from/systemd/cri-resize-shim.service', '');
   for (const plan of [planInstall, planUninstall])
     await expect(plan(fake.site())).rejects.toThrow('the units of the shim belong to a package');
@@ -197,7 +197,7 @@ test('units start the Node of the installation, or the single executable', () =>
   const by = (node: string): string => text({ kind: 'folder', folder: '/anywhere', node, arch: 'x64' });
   expect(by('/usr/bin/node')).toBe(shipped);
   expect(by('/opt/node 20%/node')).toBe(shipped.replace('/usr/bin/node', '"/opt/node 20%%/node"'));
-  // env would take it for a variable.
+  // env would parse the path as an assignment of a variable.
   expect(by('/opt/a=b/node')).toBe(shipped.replace('/usr/bin/env /usr/bin/node', '/opt/a=b/node'));
   const start = 'ExecStart=/usr/bin/env /usr/local/lib/cri-resize-shim/bin/cri-resize-shim $FLAGS\n';
   expect(text({ kind: 'executable', file: '/root/cri-resize-shim-single' })).toBe(start);
@@ -418,7 +418,7 @@ test('install: resizectl is put into PATH and removed again if it belongs to the
   const written = commandText(program, '/to', linesBack(place.node));
   expect([readFileSync(command, 'utf8'), statSync(command).mode & 0o777]).toEqual([written, 0o755]);
   expect((await planCommand(place)).changes).toEqual([]);
-  // The command of a program elsewhere has another content.
+  // A program in another folder needs a command with different content.
   expect((await planCommand({ ...place, to: '/elsewhere' })).changes).toHaveLength(1);
   await (await removingCommand(place))[0]!.do();
   expect(existsSync(command)).toBe(false);

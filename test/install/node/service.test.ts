@@ -25,7 +25,7 @@ show*takeover*) printf 'LoadState=${loaded}\\nActiveState=inactive\\n' ;;
 show*) printf 'LoadState=${loaded}\\nActiveState=active\\n' ;;
 *) echo "$*" >>${log} ;;
 esac`);
-  // No shim answers here, and after 0 s the first look at it is the last one. For systemctl, 0 is no limit.
+  // No shim answers here. With a timeout of 0 s, the first check is the last one. For systemctl, 0 means no limit.
   const wait = { timeoutMs: 0, signal: new AbortController().signal };
   await expect(restartOnRollback({ node: fake.node, wait } as Site).undo()).rejects.toThrow('does not answer');
   return readFileSync(log, 'utf8').trim().split('\n');
@@ -50,7 +50,7 @@ test('a rollback to units with a bypass does not stop the bypass itself', async 
 const fallback = 'cri-resize-shim-fallback.service';
 const nothing: UnitsState = { active: [], enabled: [], hasFailed: false, bypass: { isUsed: false, isActive: false } };
 
-/** Rolls back the start of the units while the fallback starts a failing shim again, which cancels as many stops. */
+/** Rolls back the start of the units while the fallback restarts a failing shim, which cancels this many stops. */
 async function startRolledBack(cancels: number): Promise<readonly string[]> {
   const [log, left] = [join(fake.folder, 'log'), join(fake.folder, 'left')];
   writeFileSync(left, 'x'.repeat(cancels));
@@ -97,7 +97,7 @@ test('a rollback fails if systemd cancels each stop', async () => {
   expect(readFileSync(join(fake.folder, 'left'), 'utf8')).toBe('x'.repeat(4));
 });
 
-/** A node that lives on its bypass: the sockets are open, and the service is not active. */
+/** A node that uses its bypass: the sockets are open, and the service is not active. */
 const bypassed = (hasFailed: boolean, isActive = true): UnitsState => ({
   ...{ active: SOCKETS, enabled: UNITS, hasFailed },
   bypass: { isUsed: true, isActive },
@@ -128,7 +128,7 @@ test.each([
 
 const retry = 'restart --no-block -- cri-resize-shim.service';
 
-// The fallback starts no shim that was stopped, as one that has started meanwhile was.
+// The fallback starts a shim that has failed, but not a stopped one, such as a shim that has started meanwhile.
 test('the rollback of an installation starts a shim that had failed again, without waiting for it', async () => {
   expect(await callsOf(() => retryOnRollback().undo())).toEqual([retry]);
 });
@@ -148,7 +148,7 @@ test.each([
   ['has failed', 'failed', bypassed(true)],
   ['is started again by the fallback', 'activating', bypassed(true)],
   ['was stopped', 'inactive', bypassed(false)],
-  ['runs, which the clients move to', 'active', { ...bypassed(false), active: UNITS }],
+  ['runs, until the clients use it', 'active', { ...bypassed(false), active: UNITS }],
 ])('the state of the units includes the bypass that serves while the shim %s', async (_, state, expected) => {
   fake.systemctl(`case "$*" in
 *OnFailure*) echo 'OnFailure=${fallback}' ;;

@@ -7,7 +7,7 @@ import { checkKubeletRuntime, linesBack } from '../../../src/install/node/way-ba
 import { FakeBackend } from '../../support/daemon/test-daemon.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
-// Runs the lines on files of a folder, with a systemctl that notes its arguments.
+// Runs the lines on files of a folder, with a systemctl that records its arguments.
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());

@@ -75,7 +75,7 @@ test('an event that the API server cannot store is created by a later try', asyn
   ]);
 });
 
-/** Labels the node in virtual time. Returns the lines of the log, the label, and the time that it took. */
+/** Labels the node in virtual time. Returns the lines of the log, the label, and the elapsed time. */
 async function labelling(...missing: readonly string[]): Promise<readonly unknown[]> {
   const fleet = new SimulatedFleet();
   const { api, clock } = fleet.outside;

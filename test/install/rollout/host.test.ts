@@ -24,7 +24,7 @@ describe('a systemd that does not answer', () => {
     rmSync(folder, { recursive: true });
   });
 
-  /** @param failures how often systemctl fails before it answers */
+  /** @param failures number of failed calls of systemctl before it answers */
   function hostOf(failures: number): {
     readonly lines: string[];
     readonly idle: (signal: AbortSignal) => Promise<void>;
@@ -81,7 +81,7 @@ describe('a host with SELinux', () => {
     rmSync(folder, { recursive: true });
   });
 
-  /** Returns what nsenter was called with, and what was logged. */
+  /** Returns the recorded calls of nsenter, and the lines of the log. */
   async function allowed(exit = 0): Promise<readonly [calls: string, lines: readonly string[]]> {
     const lines: string[] = [];
     writeFileSync(join(folder, 'calls'), '');
@@ -114,7 +114,7 @@ describe('the outcome of resizectl on the host', () => {
     [2, ['failed: cgroups: v1', ''], { kind: 'refused', why: 'failed: cgroups: v1' }],
     [Exit.busy, [`${busy}; what to do: x`], { kind: 'refused', why: `${busy}; what to do: x`, isBusy: true }],
     [Exit.busy, [], { kind: 'refused', why: 'another installation runs', isBusy: true }],
-    // Its exit code says so, not its text.
+    // The exit code decides, not the text.
     [2, [busy], { kind: 'refused', why: busy }],
     [3, ['done: x', 'resizectl: kubelet did not start'], { kind: 'failed', why: 'resizectl: kubelet did not start' }],
     [0, ['not cleaned up after "remove x": EPERM'], { kind: 'done', left: 'not cleaned up after "remove x": EPERM' }],

@@ -50,7 +50,7 @@ const get = (path: string, options: RequestInit = {}): Promise<Response> =>
 async function send(text: string): Promise<Socket> {
   const client = connect((relay.address() as AddressInfo).port, '127.0.0.1');
   clients.push(client);
-  // The relay ends connections of clients that take too much.
+  // The relay closes connections of clients that use too much.
   client.on('error', () => undefined);
   await once(client, 'connect');
   if (text !== '') client.write(text);
@@ -153,7 +153,7 @@ test('the relay drops the calls of clients that have gone, and calls a shim with
   await eventually(() => clients.filter(({ destroyed }) => destroyed).length >= 24);
   held.pop()?.();
   await eventually(() => asked.at(-1) === flood.at(-1));
-  // The first call runs already, and the relay has 16 connections.
+  // The first call is already in progress, and the relay accepts 16 connections.
   expect(asked).toEqual([flood[0], ...flood.slice(-16)]);
 });
 

@@ -60,7 +60,7 @@ test('labels are removed in portions, so that no pod waits longer for its turn t
   let longest = 0;
   const names = Array.from({ length: 100 }, (_, index) => `node-${index}`);
   const nodes = names.map((name) => {
-    // The restarted kubelet ends the pod, which no longer fits its node.
+    // The restarted kubelet terminates the pod, which no longer matches its node.
     const uninstall = (): CommandResult => {
       longest = Math.max(longest, fleet.clock.passed - (ending.get(name) ?? 0));
       node.vanish();
@@ -81,7 +81,7 @@ test('labels are removed in portions, so that no pod waits longer for its turn t
   const work = { isOver: false };
   void code.finally(() => (work.isOver = true));
   while (!work.isOver) {
-    // The controller of the DaemonSet, once a second.
+    // Runs the controller of the DaemonSet once per second.
     for (const node of nodes) {
       const begun = ending.get(node.name);
       if (begun !== undefined || fleet.api.nodes.get(node.name)?.labels[LABEL] !== undefined) continue;
@@ -94,7 +94,7 @@ test('labels are removed in portions, so that no pod waits longer for its turn t
   expect(await code).toBe(0);
   expect([most, nodes.filter(({ isInstalled }) => isInstalled)]).toEqual([10, []]);
   expect(longest).toBeLessThan(10 * MINUTE);
-  // With all labels at once, the last pods would wait for all of this time.
+  // If all labels were removed at once, the last pods would wait for this whole time.
   expect(fleet.clock.passed).toBeGreaterThan(60 * MINUTE);
   // docs/kubernetes.md: some 90 s for each node.
   expect(fleet.clock.passed).toBeLessThan((names.length / 2) * 95_000);
@@ -119,7 +119,7 @@ test('the command names a node that still has the shim, and fails', async () => 
 test('the command names a node if its pod ended before the removal did, and removes the labels of the node', async () => {
   const fleet = new SimulatedFleet();
   const uninstall = (): CommandResult => {
-    // kubelet ends the pod: nothing that it does afterwards happens.
+    // kubelet terminates the pod, so the rest of its work does not happen.
     node.vanish();
     return { code: 0, lines: [] };
   };

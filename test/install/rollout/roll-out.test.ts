@@ -132,7 +132,7 @@ describe('turns of a rollout', () => {
 
     test.each([
       ['the node does not become Ready', { ready: 'False' }, 'this node is not Ready again after 300 s'],
-      // The API keeps the last report of the stopped kubelet for a while.
+      // The API returns the last report of the stopped kubelet for some time.
       [
         'kubelet does not report its status',
         { heartbeat: '2020-01-01T00:00:00Z' },
@@ -491,7 +491,7 @@ describe('outages during a rollout', () => {
       const node = fleet.node('a', { flags: [RELEASE], install }).start();
       await fleet.clock.until(() => fleet.isAway, MINUTE);
       await outage(10);
-      // The API server has the old status until kubelet has reached it too.
+      // The API server returns the old status until kubelet can connect too.
       await fleet.clock.elapse(2 * MINUTE);
       fleet.api.set('a', { ready: 'True' });
       await fleet.installed([node], MINUTE);
@@ -544,7 +544,7 @@ describe('outages during a rollout', () => {
 describe('removals of a rollout', () => {
   beforeEach(() => (fleet = new SimulatedFleet()));
 
-  /** Nodes with the shim, of which one after the other may be changed, and whose label is removed. */
+  /** Creates nodes with the shim whose label is removed. Only one of them may be changed at a time. */
   async function removals(names: readonly string[], behaviour: (node: () => FakeNode) => Behaviour): Promise<void> {
     const nodes = names.map((name) => {
       const node: FakeNode = fleet.node(
@@ -601,7 +601,7 @@ describe('removals of a rollout', () => {
       throw new Error('ENOSPC: no space left on device');
     };
 
-    /** Waits until the pod of a node without the label has ended. Returns what is left of the removal. */
+    /** Waits until the pod of a node without the label has ended. Returns the remaining state of the removal. */
     async function ended(node: FakeNode, meanwhile: () => Promise<void> = () => Promise.resolve()): Promise<object> {
       fleet.api.set(node.name, { labels: { [VERSION]: version } });
       let isOver = false;

@@ -9,7 +9,7 @@ import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
 let fleet: SimulatedFleet;
 beforeEach(() => (fleet = new SimulatedFleet()));
-// Nothing of it waits in real time.
+// Virtual time only: nothing waits in real time.
 afterEach(() => fleet.clock.until(() => true, 0));
 
 const MINUTE = 60_000;
@@ -41,14 +41,14 @@ test.each(parallel)(
     const nodes = started(
       names.map((name) => fleet.node(name, { flags: [`--parallel=${count}`, `--spread=${spread}`] })),
     );
-    // Each takes 20 s. The nodes that are left wait longer for their turn.
+    // Each takes 20 s. The remaining nodes wait longer for their turn.
     await fleet.installed(nodes, (1.15 * 1000 * 20_000) / count + 100_000);
     expect(fleet.most).toBe(count);
     expect(fleet.cluster.work).toHaveLength(2000);
     const labels = nodes.map(({ name }) => fleet.api.nodes.get(name)?.labels['cri-resize-shim.io/version']);
     expect(new Set(labels)).toEqual(new Set([version]));
     expect(annotation('cri-resize-shim.io/turns')).toBeUndefined();
-    // The pods start in the same moment, and each waits for a random time.
+    // The pods start at the same moment, and each one waits for a random time.
     const [first, later] = [fleet.busiest(1000, 0), fleet.busiest(10_000, MINUTE)];
     if (process.env['PARALLEL'] !== undefined)
       process.stdout.write(
@@ -260,7 +260,7 @@ describe('a rollback to the revision before', () => {
     expect(newer[0]?.messages.at(-1)).toMatch(/^waiting: halted: a: failed/);
     const nodes = started(['a', 'c', 'd'].map((name) => fleet.node(name, { flags: of('r1') })));
     await fleet.installed(nodes, 3 * MINUTE);
-    // The pods of the failed revision that are not replaced yet.
+    // The pods of the failed revision have not been replaced yet.
     await fleet.clock.elapse(5 * MINUTE);
     expect(newer.map(({ isReady }) => isReady)).toEqual([false, false, false]);
     expect([installing().length, failures()]).toEqual([3, { r2: 'a: failed' }]);

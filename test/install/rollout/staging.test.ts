@@ -62,7 +62,7 @@ describe('staged files', () => {
     writeFileSync(join(folder, path), text);
   }
 
-  /** Stages as a pod whose process has an id. Returns its folder. */
+  /** Stages credentials as a pod whose process has this id. Returns the folder. */
   async function staged(credentials: string, pid = process.pid): Promise<string> {
     const own = stagingOf(staging, pid);
     await stage({

@@ -8,7 +8,7 @@ import type { Witness, WitnessRun } from '../witness.ts';
 
 const DEADLINE_MS = 10 * 60_000;
 
-/** h2spec's groups generic, http2 and hpack, with the strict cases. */
+/** Runs h2spec's groups generic, http2 and hpack, with the strict cases. */
 export class H2specWitness implements Witness {
   readonly name = 'h2spec';
   readonly leastPassedDirect = 100;
@@ -32,7 +32,7 @@ export class H2specWitness implements Witness {
   ): Promise<Map<string, Spec>> {
     const report = join(logs, `${name}.xml`);
     const args = ['--host', '127.0.0.1', '--port', String(port), '--strict', '--junit-report', report, ...sections];
-    // It also fails if a case fails.
+    // h2spec also exits with an error if a case fails.
     const { output, failure = 'it has left no report' } = await runToEnd(this.program, args, DEADLINE_MS, signal);
     await writeFile(join(logs, `${name}.log`), output);
     const xml = await readFile(report, 'utf8').catch(() => undefined);

@@ -156,7 +156,7 @@ describe('a place that kubelet cannot read', () => {
     const chain = await withDropIns();
     expect(chain.endpoint).toBeUndefined();
     expect(chain.layers.find(({ file }) => file?.endsWith('10-a.conf'))?.problem).toContain(problem);
-    // The rest is read nevertheless, for doctor.
+    // doctor needs the rest of the files, so they are read nevertheless.
     expect(chain.winner.file).toBe(`${FOLDER}/20-b.conf`);
   });
 

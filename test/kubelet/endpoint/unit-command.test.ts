@@ -52,7 +52,7 @@ describe('command line of a unit', () => {
     expect(words(execStart, environment, [file])).toEqual(expected);
   });
 
-  // As systemd 257 prints and starts them.
+  // The examples show the output and the parsing of systemd 257.
   test('decodes the escapes of systemctl: a value of several lines, quotes, a dollar sign and a backslash', () => {
     const environment = String.raw`"A=--one\n--two" "B=it's \"q\" \$x \\back" C=--c "D=tab\tx" E=`;
     expect(words('/k $A ${B} $C $D ${E}', environment)).toEqual([
@@ -108,7 +108,7 @@ describe('assignments in an environment file', () => {
     ['blanks around names and values', '  A  =  x y  \r\n B=\n C = "z "  \n', { A: 'x y', B: '', C: 'z ' }],
     ['blanks before a backslash', 'A=x \\\n\n', { A: 'x ' }],
     ['comments', '# A=1 \\\n; B=2\nC=3 # not a comment\n', { C: '3 # not a comment' }],
-    ['names that no shell has', 'export A=1\n1B=2\nC-D=3\nno assignment\n=x\nE=5\n', { E: '5' }],
+    ['names that are invalid in a shell', 'export A=1\n1B=2\nC-D=3\nno assignment\n=x\nE=5\n', { E: '5' }],
     ['a value of which a later one overrides the first', 'A=1\nA=2\n', { A: '2' }],
     ['no newline at its end', 'A=x  ', { A: 'x' }],
     ['quotes that are never closed', 'A="--x\nB=1\n', { A: '--x\nB=1\n' }],
@@ -118,7 +118,7 @@ describe('assignments in an environment file', () => {
   });
 });
 
-// As load_env_file_push in systemd's src/basic/env-file.c.
+// Equals load_env_file_push in systemd's src/basic/env-file.c.
 describe('invalid UTF-8 in an environment file', () => {
   test.each([
     ['a comment', '# gr\u00fcn\n; \u00e4 \\\n\u00e4\nA=1\n', undefined],

@@ -17,7 +17,7 @@ test('follows the states of a resize after an event of a request that is in no q
     (resize) => reached.push(resize),
     stop.signal,
   );
-  // The history has it, and the queue does not.
+  // The history contains this resize, and the queue does not.
   await expect(queue.resize('plenty')).rejects.toThrow('plenty');
   const answer = queue.resize('128Mi');
   (await queue.core.next()).succeed();

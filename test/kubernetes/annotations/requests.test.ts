@@ -85,7 +85,7 @@ describe('a changed annotation', () => {
     pod.observe({ cache: '64Mi' });
     (await pod.core.next()).succeed();
     await pod.eventCount(1);
-    // Another caller has set the size since, so the annotation is older.
+    // Another caller has set the size since then, so the annotation is older.
     pod.policies.set('cache', size(512));
     await pod.restart();
     pod.observe({ cache: '64Mi' });

@@ -43,7 +43,7 @@ describe('time limits of requests', () => {
     ['http', new PlainAgent()],
     ['https', new TlsAgent()],
   ])('a connection by %s that hangs fails after the idle timeout', async (scheme, agent) => {
-    // The name is never resolved. A server whose packets are lost behaves the same: the connect takes no end.
+    // The lookup never resolves. A server whose packets are lost has the same effect: the connect does not end.
     const lookup = (): void => undefined;
     await expect(list(`${scheme}://api.example`, { lookup, agent })).rejects.toThrow('no data for 50 ms');
   });

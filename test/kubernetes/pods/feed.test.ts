@@ -138,7 +138,7 @@ describe('the pods of a node', () => {
     expect([...pods.values()]).toEqual([
       { ...base, uid: 'uid-web', name: 'web', volumes: { cache: '50%' }, spec: { ...ofSpec, containers } },
       { ...base, uid: 'uid-ending', name: 'ending', isEnding: true },
-      // The pod that runs has the uid that kubelet has made from its file.
+      // The uid of the running pod is the one that kubelet derives from its file.
       { ...base, uid: 'uid-static', name: 'mirror', isMirror: true },
     ]);
   });
@@ -147,7 +147,7 @@ describe('the pods of a node', () => {
     await server.start();
     const annotations = { 'kubernetes.io/config.mirror': 'uid-victim', [`${KEY}cache`]: '1Mi' };
     server.set(pod('attacker', { namespace: 'tenant', annotations }));
-    // Its author may set an owner too: it still has another namespace and name than the victim.
+    // The author of a pod may also set an owner, but the pod still has another namespace and name than the victim.
     const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
     server.set(pod('owned', { namespace: 'tenant', annotations, ownerReferences }));
     // The mirror pod of another node.
@@ -182,7 +182,7 @@ describe('a pod with a changing claim to be a mirror pod', () => {
     feed();
     await watched();
     expect([...pods.keys()]).toEqual(['uid-claimed']);
-    // The API server rejects a change of the annotation, and none of the owner.
+    // The API server rejects a change of the annotation, but not a change of the owner.
     for (const owners of [[], ownerReferences, []]) {
       server.set(pod('web', { annotations, ownerReferences: owners }));
       const uid = owners.length === 0 ? 'uid-web' : 'uid-claimed';
@@ -239,7 +239,7 @@ describe('a pod with a large object', () => {
     server.annotate('uid-web', { [`${KEY}cache`]: '50%' });
     await receives('present web');
     expect(volumesOf('web')).toEqual({ cache: '50%' });
-    // The watch goes on after the object, which is not sent again.
+    // The watch continues after the object, which the server does not send again.
     expect(server.of('watch')[1]?.query['resourceVersion']).toBe('104');
     expect(calls.slice(2)).toEqual(['gone uid-grows', 'skipped grows', 'present web']);
   });

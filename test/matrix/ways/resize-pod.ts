@@ -10,8 +10,8 @@ import { brokenRules, type ReportedStep, readChanges, type Values } from '../ste
 import type { Way } from './way.ts';
 
 /**
- * One call of the resize API for the whole pod with all values of each container, and none of the pod. The tight limits
- * of the pod follow, and so do its shares, unless it is BestEffort. A pod without a limit stays without one.
+ * One call of the resize API for the whole pod, with all values of each container and none of the pod. The pod's tight
+ * limits follow the containers, and so do its shares, unless it is BestEffort. A pod without a limit keeps none.
  */
 export const resizePod: Way = {
   name: 'ResizePod',
@@ -61,8 +61,8 @@ export const resizePod: Way = {
 };
 
 /**
- * Whether the shim knows that a container's reservation comes from its memory request, and not from somebody else: the
- * request of a Guaranteed pod is its limit, any other is known from the last ResizePod.
+ * Whether the shim knows that a container's reservation comes from its memory request and not from another program: the
+ * request of a Guaranteed pod equals its limit, and any other request is known from the last ResizePod.
  */
 const isDerived = (pod: MatrixPod, name: string): boolean =>
   pod.qos === 'guaranteed' || pod.requested.get(name) === pod.reserved.get(name);
@@ -78,7 +78,7 @@ const withReserved = (pod: MatrixPod, values: Values, reserved: Reserved): Value
 
 /** The CPU request for a container without one: kubelet sets the minimum shares. */
 const LEAST_CPU = '1m';
-/** The CPU that is reported for 2 shares of 1024 per CPU, rounded up. */
+/** The CPU reported for 2 shares, at 1024 shares per CPU, rounded up. */
 const CPU_OF_LEAST_SHARES = '2m';
 
 function request(pod: MatrixPod, to: PodAmounts): object {
@@ -103,7 +103,7 @@ function assertCompleted(resize: Answer, { running: { sandboxId, uid } }: Matrix
     tries: 1,
     pod: { sandbox_id: sandboxId, uid, namespace: 'default', name: 'matrix' },
   });
-  // Empty fields are not in the answer.
+  // Empty fields are absent from the answer.
   expect([resize['reason'], resize['message'], resize['next_try']]).toEqual([undefined, undefined, undefined]);
 }
 
@@ -157,7 +157,9 @@ function amountsIn(pod: MatrixPod, amounts: PodAmounts): object {
 
 function stepsOf(resize: Answer, pod: MatrixPod): ReportedStep[] {
   const millis = ({ seconds = 0, nanos = 0 }: Partial<Span>): number => seconds * 1000 + nanos / 1e6;
-  return ((resize['steps'] ?? []) as unknown as Messages['Step'][]).map(({ kind, target = '', text, at, took }) => {
+  // Fields with the default value are not in the answer.
+  const steps = (resize['steps'] ?? []) as unknown as (Omit<Messages['Step'], 'target'> & { target?: string })[];
+  return steps.map(({ kind, target = '', text, at, took }) => {
     const subject = target === '' ? 'pod ' : `container ${pod.running.id(target)} `;
     expect(text.startsWith(subject), `${kind} ${target}: ${text}`).toBe(true);
     return {

@@ -16,10 +16,10 @@ export interface Way {
   readonly resize: (pod: MatrixPod, from: PodAmounts, to: PodAmounts, before: PodValues) => Promise<void>;
   /** Returns the values of the pod's cgroup after a resize from `before`. */
   readonly podAfter: (pod: MatrixPod, before: PodValues, to: PodAmounts) => PodValues;
-  /** The changes that the way does not allow, if any. A pod that is resized so stays as it is. */
+  /** The changes that the way rejects, if any. A rejected resize leaves the pod unchanged. */
   readonly refusal?: {
     readonly applies: (pod: MatrixPod, to: PodAmounts) => boolean;
-    /** Resizes a pod, and expects that this is rejected. */
+    /** Resizes a pod, and asserts that the resize is rejected. */
     readonly resize: (pod: MatrixPod, to: PodAmounts) => Promise<void>;
   };
 }

@@ -169,7 +169,7 @@ describe('the status page', () => {
       ].map(([tag, name]) => `${name}${tag.includes('hidden') ? ' hidden' : ''}`);
     expect(await rows({})).toEqual(['high', 'waits', 'low', 'gone']);
     expect(await rows({ filter: ' DEFAULT/Lo' })).toEqual(['high hidden', 'waits hidden', 'low', 'gone hidden']);
-    // By the id that crictl prints, too.
+    // Also filters by the id that crictl prints.
     expect((await rows({ filter: 'highhigh' }))[0]).toBe('high');
     const { body } = await page({ overview: { ...overview, pods } });
     expect(body).toContain('<td class="bad">97 %</td>');
@@ -269,7 +269,7 @@ describe('the status page', () => {
     expect(body.split('&lt;script&gt;alert(&#39;x&#39;)').length).toBeGreaterThan(30);
     expect(body).not.toContain('<script');
     expect(body).not.toContain(`alert('x')`);
-    // The page has no other tags than its own.
+    // The page contains no other tags than its own.
     const tags = new Set([...body.matchAll(/<\/?([a-z0-9]+)/g)].map(([, tag]) => tag));
     const ours =
       'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span table thead tbody tr th td a form label input'.split(

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { NODE } from '../cluster.ts';
 import { ReadyWatch } from './ready-watch.ts';
 
-/** Tests that the watch of operator.test.ts notices what it is there for. */
+/** Tests that the watch of operator.test.ts detects an interruption. */
 
 const node = (status: string, name = NODE): object => ({
   metadata: { name },
@@ -27,7 +27,7 @@ async function watched(
     }
     if (path.includes('leases')) isOver = true;
     if (!signal.aborted) await once(signal, 'abort');
-    // As a request that is aborted.
+    // Behaves like a request that is aborted.
     throw signal.reason;
   }
   const found = new ReadyWatch({ api: { watch: watch as never } }, () => now);

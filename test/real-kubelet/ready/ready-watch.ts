@@ -1,7 +1,7 @@
 import type { Api } from '../api.ts';
 import { NODE } from '../cluster.ts';
 
-/** Kubernetes takes a node for lost if its Lease is not renewed for this time (--node-monitor-grace-period of 1.36). */
+/** Kubernetes considers a node lost if its Lease is not renewed for this time (--node-monitor-grace-period of 1.36). */
 const GRACE_MS = 50_000;
 
 interface WatchedNode {
@@ -18,7 +18,7 @@ interface WatchedLease {
  * controllers of a cluster see. No controller manager runs here, so a kubelet that is silent is judged by its Lease.
  */
 export class ReadyWatch {
-  /** Each moment at which the node was not Ready, or was silent for too long. */
+  /** Each time at which the node was not Ready, or did not report for too long. */
   readonly breaks: string[] = [];
   /** Changes of the node and heartbeats that were seen. */
   seen = 0;

@@ -8,8 +8,8 @@ const sides: readonly (readonly [Side, string])[] = [
 ];
 
 /**
- * Returns the faults of a row, a line for each field; empty if the row passes.
- * @param isKnown whether the row states what this release of kubelet does. If not, the sides are only compared
+ * Returns the faults of a row, one line for each field; empty if the row passes.
+ * @param isKnown whether the row applies to this release of kubelet. If not, the sides are only compared
  */
 export function faultsOf(row: Row, direct: Observation, shim: Observation, isKnown = true): readonly string[] {
   const bySide = { direct, shim };
@@ -40,7 +40,7 @@ const timedOut = (direct: Observation, shim: Observation): readonly string[] =>
     .filter(([field, value]) => field === reached(labelOf(field)) && value !== 'yes' && shim[field] === value)
     .map(([field, value]) => `${field}: ${value} on both sides`);
 
-/** Returns the fields that do not have the value that the row states, on each side that was observed at that moment. */
+/** Returns the fields whose value differs from the row, on each side that was observed at that moment. */
 function unexpected({ expected, wanted = [] }: Row, bySide: Readonly<Record<Side, Observation>>): readonly string[] {
   const stated = [
     ...Object.entries(expected).map(([field, value]) => ({ field, direct: value, shim: value, reason: undefined })),
@@ -66,7 +66,7 @@ const shown = (value: string | undefined): string => value ?? '(absent)';
 
 export interface RowResult {
   readonly row: Row;
-  /** Whether the row states what this release of kubelet does. */
+  /** Whether the row applies to this release of kubelet. */
   readonly isKnown: boolean;
   readonly direct: Observation;
   readonly shim: Observation;
@@ -96,7 +96,7 @@ function count(direct: Observation, shim: Observation): string {
   return `${equal} of ${fields.length} fields equal`;
 }
 
-/** Whether a release is this one or newer. Default: the release for which the rows are written. */
+/** Whether a release is this release or newer. Default: the release that the rows describe. */
 export const isSince = (kubernetes: KubernetesRelease, since: KubernetesRelease = usualKubernetes): boolean =>
   minor(kubernetes) >= minor(since);
 

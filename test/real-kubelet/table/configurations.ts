@@ -61,7 +61,7 @@ export function configurationsOf(kubernetes: KubernetesRelease, node: KernelName
   const known = configurations.filter(
     ({ since = kubernetes, kernel = 'uml' }) => isSince(kubernetes, since) && kernel === node,
   );
-  // Before, a short pause between two starts needs a feature gate.
+  // In earlier releases, a short pause between two starts needs a feature gate.
   if (isSince(kubernetes, '1.35')) return known;
   return known.map((configuration) => {
     const { featureGates = {}, ...others } = configuration.kubelet as { readonly featureGates?: object };

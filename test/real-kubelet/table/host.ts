@@ -34,7 +34,7 @@ export async function compareSides(run: TableRun): Promise<Outcome[]> {
   const { kubernetes, containerd, kernel } = run;
   const isChosen = (name: string, { title }: { readonly title: string }): boolean =>
     `${name}: ${title}`.includes(run.title);
-  // report() says so. Nodes boot for minutes.
+  // The caller's report() handles the case without rows. Nodes take minutes to boot.
   if (!configurationsOf(kubernetes, kernel).some(({ name, rows }) => rows.some((row) => isChosen(name, row))))
     return [];
   const sides = async (): Promise<readonly Observations[]> =>

@@ -103,7 +103,7 @@ async function runRows(stage: Stage, name: string, rows: readonly Row[]): Promis
   return results;
 }
 
-/** Adds swap in compressed memory: the node has no disk. */
+/** Adds compressed memory as swap, because the node has no disk. */
 function addSwap(): void {
   execFileSync('modprobe', ['zram']);
   writeFileSync('/sys/block/zram0/disksize', '1G');

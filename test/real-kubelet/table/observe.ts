@@ -17,7 +17,7 @@ const files = [
   'cpu.weight',
 ] as const;
 
-/** User Mode Linux has none of them. */
+/** User Mode Linux lacks these files. */
 const cpusets = ['cpuset.cpus', 'cpuset.cpus.effective'] as const;
 
 /** Reads a pod's fields from the API object, the cgroup files and the volumes. */
@@ -28,7 +28,7 @@ export function observePod(pod: Pod): Record<string, string> {
   for (const { type, status: is, reason = '', message = '' } of status.conditions ?? [])
     if (type.startsWith('PodResize')) fields[`condition ${type}`] = `${is} ${reason} ${withoutNames(message, pod)}`;
   Object.assign(fields, resourceFields('pod', status));
-  // kubelet derives it from cpu.weight, which is compared, and from the request as long as the pod is Pending.
+  // kubelet derives this field from cpu.weight, which is compared, and from the request while the pod is Pending.
   delete fields['pod reported requests.cpu'];
   Object.assign(fields, fileFields('pod', folder));
   for (const container of allStatuses(pod)) Object.assign(fields, containerFields(container, folder));
@@ -78,7 +78,7 @@ export function volumeSize({ metadata }: Pod, name: string): number {
   return blocks * bsize;
 }
 
-/** Returns a message without what differs between two pods of the same manifest: ids, and memory in use. */
+/** Returns a message without the parts that differ between two pods of the same manifest: ids, and memory in use. */
 export function withoutNames(message: string, { metadata, ...pod }: Pod): string {
   const ids = allStatuses({ metadata, ...pod }).map(({ containerID = '' }) => containerID.replace('containerd://', ''));
   return [metadata.uid, ...ids]

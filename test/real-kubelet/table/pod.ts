@@ -86,7 +86,7 @@ export const SLOW_IMAGE = 'localhost:5000/slow:1';
 export const OVERHEAD_CLASS = 'with-overhead';
 export const OVERHEAD = { cpu: '20m', memory: '120Mi' };
 
-/** Where containers find the gates of their pod. */
+/** The folder in which containers find the gates of their pod. */
 const GATES = '/gates';
 const gates = { name: 'gates', mountPath: GATES };
 
@@ -108,7 +108,7 @@ export const container = (name: string, resources: Resources, more: Partial<Cont
   ...more,
 });
 
-/** A container that ends with 0 once the gate is open. */
+/** A container that exits with code 0 once the gate is open. */
 export const waitAt = (gate: string): Partial<Container> => ({
   // Reading blocks until the gate's FIFO has a line.
   command: ['sh', '-c', `read line <${GATES}/${gate}.fifo; exit 0`],
@@ -135,7 +135,7 @@ export const both = (cpu: string, memory: string): Resources => ({
   requests: amounts(cpu, memory),
 });
 /**
- * Memory as limit and request, and a CPU request of a tenth of the limit: the node has one processor for all pods, and
+ * Memory as limit and request, and a CPU request of a tenth of the limit. The node has one processor for all pods, and
  * a container with a small CPU limit takes seconds to start.
  */
 export const sized = (milliCpu: number, memory: string): Resources => ({

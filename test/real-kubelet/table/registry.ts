@@ -55,7 +55,7 @@ export class Registry {
     return this.#held.length > 0 ? Promise.resolve() : new Promise((resolve) => this.#askers.push(resolve));
   }
 
-  /** Answers the held requests. After `image`, later requests are answered at once. */
+  /** Answers the held requests. After `image`, also answers later requests at once. */
   release(answer: 'not found' | 'image'): void {
     this.#serves = answer === 'image';
     for (const response of this.#held.splice(0)) {

@@ -38,7 +38,7 @@ export type Step =
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
   /** Waits until kubelet has measured the memory that the pod uses. */
   | { readonly kind: 'measured' }
-  /** @param events reasons of events: whether the pod has them is a field each */
+  /** @param events reasons of events: for each, a field reports whether the pod has such an event */
   | { readonly kind: 'observe'; readonly label: string; readonly events?: readonly string[] };
 
 /** An intended difference of the shim. The row fails if either side has another value. */
@@ -52,32 +52,32 @@ export interface WantedDifference {
 }
 
 export interface Row {
-  /** Starts with the number of a finding (A1) if it covers one. */
+  /** The title starts with the number of a finding (A1) if the row covers one. */
   readonly title: string;
   readonly pod: PodSpec;
   readonly steps: readonly Step[];
   /**
-   * The first release of kubelet that does what the row expects; 1.36 if absent. With older ones, both sides are only
-   * compared: neither has to reach the values, and what neither side does within the time is no fault.
+   * The first release of kubelet that behaves as the row expects; 1.36 if absent. With older releases, both sides are
+   * only compared: neither has to reach the values, and a wait that times out on both sides is no fault.
    */
   readonly since?: KubernetesRelease;
   /** Values that both sides have to reach. Without them, two sides that fail in the same way would pass. */
   readonly expected: Observation;
   readonly wanted?: readonly WantedDifference[];
-  /** Fields that depend on timing, with the reason. They are not compared. `up: app *` is all fields of app. */
+  /** Fields that depend on timing, with the reason. They are not compared. `up: app *` matches all fields of app. */
   readonly ignored?: Readonly<Record<string, string>>;
 }
 
 /** A configuration of kubelet and its rows. kubelet starts once with it on each side. */
 export interface Configuration {
   readonly name: string;
-  /** The first release of kubelet that has it, if not all have. */
+  /** The first release of kubelet that supports the configuration, if not all do. */
   readonly since?: KubernetesRelease;
   /** Fields of KubeletConfiguration. */
   readonly kubelet: Readonly<Record<string, unknown>>;
   /** The kernel of the node that it needs. Default: `uml`. */
   readonly kernel?: KernelName;
-  /** Adds swap to the node, which it keeps for later configurations. */
+  /** Adds swap to the node, which also remains for later configurations. */
   readonly swap?: true;
   /** Whether the shim has a connection to the API server (`--kubeconfig`). */
   readonly usesApi: boolean;
@@ -116,9 +116,9 @@ export const settled = (label: string): readonly Step[] => [
 ];
 
 /**
- * Lowers the memory of a container by a restart. If kubelet cannot read the memory usage of the pod then, for example
- * because it has not measured it yet, it leaves the pod limit as it was: it has killed the container, and starts it
- * with the new limit (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, steps 8 and 9, and
+ * Lowers the memory of a container by a restart. kubelet may be unable to read the memory usage of the pod then, for
+ * example before the first measurement. In that case it does not change the pod limit: it has killed the container, and
+ * starts it with the new limit (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, steps 8 and 9, and
  * validateMemoryResizeAction).
  */
 export const loweredByRestart = (label: string, change: Change): readonly Step[] => [
@@ -135,7 +135,7 @@ export const running = (...names: readonly string[]): Step => ({
   holds: (pod) => names.every((name) => statusOf(pod, name)?.state.running !== undefined),
 });
 
-/** Waits until a container of `failUntil` is up: it runs for a moment before each failure, too. */
+/** Waits until a container of `failUntil` is ready, because it also runs for a moment before each failure. */
 export const ready = (name: string, side?: Side): Step => ({
   kind: 'until',
   ...(side && { side }),

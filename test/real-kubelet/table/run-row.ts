@@ -173,7 +173,7 @@ class RowRun {
     const { shim } = this.stage;
     if (shim === undefined) return;
     const deadline = Date.now() + LIMIT_MS;
-    // The shim logs each remount after it.
+    // The shim logs a remount after its end.
     while (volumeSize(this.#pod(), name) !== bytes) {
       const lines = shim.log.length;
       try {

@@ -30,8 +30,8 @@ export async function runSides(run: VpaRun): Promise<Results> {
 }
 
 /**
- * Returns an outcome for each interval. Each scenario through the shim is a test. A scenario without a result has
- * failed on either side.
+ * Returns an outcome for each interval. Each scenario through the shim is a test. A scenario without a result on either
+ * side has failed.
  */
 export function outcomesOf(results: Results, { only, intervals }: Pick<VpaRun, 'only' | 'intervals'>): Outcome[] {
   return intervals.map((interval) => {
@@ -80,7 +80,7 @@ async function runSide(run: VpaRun, side: Side): Promise<readonly ScenarioResult
   return JSON.parse(text) as ScenarioResult[];
 }
 
-/** Returns a limit for a node that hangs: each batch has a minute to prepare, four rounds, and a minute to end. */
+/** Returns a time limit for the node: for each batch, a minute to prepare, four rounds, and a minute to end. */
 function timeoutOf({ runs, intervals }: VpaRun): number {
   const batchesAtMost = scenarios.length;
   const seconds = intervals.reduce((sum, interval) => sum + runs * batchesAtMost * (4 * interval + 120), 300);

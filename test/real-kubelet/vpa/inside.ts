@@ -34,7 +34,7 @@ async function main(): Promise<void> {
     for (const manifest of manifestsOf(readFileSync('deploy/rbac.yaml', 'utf8'))) await cluster.apply(manifest);
     await defineAutoscalers(cluster);
     if (side === 'shim') shim = await startShim(cluster);
-    // As a kubelet has it by default: other tests make it retry after 5 s.
+    // Uses kubelet's default interval. Other tests set it to 5 s.
     await cluster.startKubelet(shim?.address ?? 'unix:///run/containerd/containerd.sock', { syncFrequency: '1m' });
     say('kubelet is ready');
     for (const interval of intervals.split(',').map(Number)) await runInterval(cluster, interval);

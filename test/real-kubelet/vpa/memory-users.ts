@@ -11,7 +11,7 @@ import type { Scenario, Use } from './scenarios.ts';
 export class MemoryUsers {
   readonly #tenants: Tenant[] = [];
   readonly #files: string[] = [];
-  /** @param folder where the files are, on a disk of the machine outside */
+  /** @param folder the folder of the files, on a disk of the host */
   private constructor(
     readonly pod: Pod,
     readonly folder: string,
@@ -53,7 +53,7 @@ export class MemoryUsers {
     }
   }
 
-  /** Each pod has its own files: page cache counts for the cgroup that reads it first. */
+  /** Each pod has its own files, because page cache is charged to the first cgroup that reads it. */
   #file(bytes: number): string {
     const file = join(this.folder, `${this.pod.metadata.name}-${this.#files.length}`);
     writeFileSync(file, '');

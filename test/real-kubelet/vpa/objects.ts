@@ -38,7 +38,7 @@ function podSpec({ containers }: Scenario): object {
   };
 }
 
-/** A ReplicaSet that only says how many replicas there should be. */
+/** A ReplicaSet that only states the number of replicas. */
 export const replicaSet = (name: string, scenario: Scenario): object => ({
   metadata: { name },
   spec: {
@@ -63,7 +63,7 @@ export const verticalPodAutoscaler = (name: string): object => ({
   metadata: { name },
   spec: {
     targetRef: { apiVersion: 'apps/v1', kind: 'ReplicaSet', name },
-    // One replica may be evicted, too.
+    // Allows the eviction of a single replica.
     updatePolicy: { updateMode: 'InPlaceOrRecreate', minReplicas: 1 },
     resourcePolicy: { containerPolicies: [{ containerName: '*', controlledResources: ['memory'] }] },
   },

@@ -8,11 +8,11 @@ export interface PodResult {
   /** Time until the end, in milliseconds. */
   readonly ms: number;
   readonly kills: number;
-  /** When the event says that the decrease is deferred, in milliseconds; undefined without one. */
+  /** Time until the event that reports a deferred decrease, in milliseconds; undefined without such an event. */
   readonly deferredMs?: number;
 }
 
-/** The pods of all runs, or why a run has failed. */
+/** The pods of all runs, or the reason why a run failed. */
 export interface ScenarioResult {
   readonly scenario: string;
   /** Interval of the updater's rounds, in seconds. */
@@ -63,7 +63,7 @@ const MEDIAN_S = 10;
 /** The longest time until an event says that a decrease does not fit, in seconds. */
 const EVENT_S = 5;
 
-/** Returns what the shim misses of its bar. */
+/** Returns the requirements that the result through the shim does not meet. */
 export function faultsOf(result: ScenarioResult, fits: boolean): string[] {
   const { pods, evictions, kills, pending, median: middle, deferred, latestEvent } = summaryOf(result);
   if (pods === 0) return [...result.errors, 'no pod was resized'];

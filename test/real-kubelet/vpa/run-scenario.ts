@@ -19,7 +19,7 @@ export interface Stage {
   readonly cluster: Cluster;
   readonly pods: ApiWatch<Pod>;
   readonly events: ApiWatch<KubernetesEvent>;
-  /** Where files are, on a disk of the machine outside. */
+  /** The folder of the files, on a disk of the host. */
   readonly folder: string;
   /** Interval of the updater's rounds, in seconds. */
   readonly interval: number;
@@ -106,7 +106,7 @@ class ScenarioRun {
     return { end, ms, kills, ...(deferredMs !== undefined && { deferredMs }) };
   }
 
-  /** Whether the event has come within twice the time of the bar. */
+  /** Whether the event has arrived within twice the required time. */
   #deferred(uid: string): Promise<boolean> {
     const { events } = this.stage;
     if (this.scenario.fits) return Promise.resolve(false);

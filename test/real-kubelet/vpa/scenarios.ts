@@ -24,7 +24,7 @@ export interface Scenario {
   readonly title: string;
   readonly replicas: number;
   readonly containers: readonly ScenarioContainer[];
-  /** Whether what cannot be reclaimed fits into the recommendation. */
+  /** Whether the memory that cannot be reclaimed fits into the recommendation. */
   readonly fits: boolean;
 }
 

@@ -9,7 +9,7 @@ const OTHER = 'dbfe0123-0000-4000-8000-000000000000';
 const dbPod = { sandbox_id: 'a'.repeat(64), uid: 'uid-db', namespace: 'default', name: 'db' };
 const hexPod = { sandbox_id: 'b'.repeat(64), uid: 'uid-hex', namespace: 'default', name: 'dbfe0123' };
 const webPod = { sandbox_id: 'c'.repeat(64), uid: 'uid-web', namespace: 'default', name: 'web' };
-/** The resizes that wait, by their pods. */
+/** The deferred resizes, by pod. */
 const waiting = new Map([
   [DB, dbPod],
   [OTHER, webPod],
@@ -22,7 +22,7 @@ function unknownResize(): Error {
   return Object.assign(new Error('no resize'), { code: 5, details: 'no resize', metadata });
 }
 
-/** Runs `resizectl cancel` with a shim that takes any beginning of an id. Returns the ids that were cancelled. */
+/** Runs `resizectl cancel` with a shim that accepts id prefixes. Returns the ids of the canceled resizes. */
 async function cancelled(text: string, pods = [dbPod, webPod], namespace?: string): Promise<readonly string[]> {
   const ended: string[] = [];
   const call = (method: string, request: { id?: string; pod?: Partial<typeof dbPod> }): Promise<object> => {
@@ -58,7 +58,7 @@ test('cancel needs at least 8 characters of an id, so that a misspelled name can
       `no pod on this node is named "${text}", and the beginning of an id has at least 8 characters`,
     );
   expect(await cancelled('dbfe0123')).toEqual([OTHER]);
-  // A pod of another namespace than that of -n.
+  // The pod is in another namespace than the one of -n.
   await expect(cancelled('db', undefined, 'shop')).rejects.toThrow('no pod on this node is named "db"');
 });
 

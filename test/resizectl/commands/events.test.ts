@@ -17,7 +17,7 @@ function failure(code: number, reason: string): Error {
 /** Errors of GetPod by sandbox id, in place of the pod. */
 type Failures = Readonly<Record<string, Error>>;
 
-/** Runs `resizectl watch` until these pods are resized. Returns the calls and the output after the list. */
+/** Returns containerd's socket, and the output of the removal. */
 async function watched(ended: readonly (typeof web)[], failures: Failures = {}, output: Context['output'] = 'table') {
   const calls: string[] = [];
   const printed: string[] = [];

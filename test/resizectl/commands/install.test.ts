@@ -105,7 +105,7 @@ describe('installation of a site', () => {
   const { signal } = new AbortController();
 
   describe('a removal', () => {
-    /** Returns containerd's socket, and what the removal says. */
+    /** Returns the socket of the shim that the installation finds. */
     async function removed(config: string | undefined, flags?: string): Promise<readonly [string, readonly string[]]> {
       if (config !== undefined) writeFileSync(places.configFile, config);
       if (flags !== undefined) writeFileSync(places.flagsFile, `CRI_RESIZE_SHIM_FLAGS="${flags}"\n`);

@@ -13,7 +13,7 @@ describe('resizectl resize', () => {
   const identity = { sandbox_id: 'a'.repeat(64), uid: 'u', namespace: 'default', name: 'web' };
   const trial = { id: '', pod: identity, tries: 0, steps: [], created: { seconds: 0, nanos: 0 } };
 
-  /** Runs a dry run that the shim answers with this resize. Returns the exit code, the output and what was asked. */
+  /** Runs a dry run that the shim answers with this resize. Returns the exit code, the output and the requests. */
   async function dryRun(answer: object, options: object = {}, output: Context['output'] = 'table') {
     let printed = '';
     const asked: unknown[] = [];
@@ -87,7 +87,7 @@ describe('resizectl resize', () => {
     const watch = {
       opened: Promise.resolve(),
       cancel,
-      // No event, until resizectl cancels the watch.
+      // The watch has no event until resizectl cancels it.
       [Symbol.asyncIterator]: () => ({ next: () => canceled.then(() => ({ done: true, value: undefined })) }),
     };
     const answer = { ...trial, id: 'r1', state: 'DEFERRED', reason: 'RECLAIM_TIMEOUT', message: 'it takes longer' };

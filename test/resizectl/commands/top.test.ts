@@ -50,7 +50,7 @@ const podsAt = (cpuMs: number): Messages['Pod'][] => [
   },
 ];
 
-/** The error of the shim for a pod that has ended. */
+/** The shim's error for a pod that has ended. */
 function unknownPod(): Error {
   const details = 'no pod on this node has uid x';
   const info = { reason: Reason.UNKNOWN_POD, metadata: {} };
@@ -187,7 +187,7 @@ describe('the command', () => {
     await top(context, ['quiet', 'full'], { watch: true, interval: '100ms' });
     expect(printed).toEqual(['default/full\ndefault/quiet\n', 'default/full\n', 'default/full\n']);
     expect(said).toEqual(['pod quiet has ended', 'pod full has ended']);
-    // Names are found once, each by one list.
+    // Names are resolved once, with one list for each.
     expect(finds).toBe(2);
     await expect(top(context, ['uid'.padEnd(8, '0')], { watch: true })).rejects.toThrow('no pod on this node matches');
   });

@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { runPlugin } from '../../../src/resizectl/plugin/plugin.ts';
 
 /**
- * A kubectl that answers from a file: its arguments, joined by blanks, to exit code, stdout and stderr. What it is
- * asked is in a log, one JSON list for each call.
+ * A kubectl that answers from a file, which maps arguments, joined by blanks, to exit code, stdout and stderr. Each
+ * call adds its arguments to a log, as one JSON list.
  */
 const KUBECTL = `#!${process.execPath}
 const { appendFileSync, readFileSync } = require('node:fs');

@@ -56,7 +56,7 @@ describe('Channel', () => {
     await server.remove();
   });
 
-  /** Stops the clock and the timers of the channel: sockets continue to work, and time passes only in {@link pass}. */
+  /** Stops the clock and the timers of the channel. Sockets continue to work, and time passes only by {@link pass}. */
   const stopTime = (): void => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   const pass = (ms: number): void => void vi.advanceTimersByTime(ms);
   /** Resolves when the actions of this turn of the event loop have been carried out. */
@@ -240,7 +240,7 @@ describe('Channel', () => {
       expect(channel.calls).toBe(0);
       const [peer] = server.peers;
       peer?.socket.resume();
-      // All bytes that were handed to the socket arrive. Those of the other calls were dropped.
+      // All bytes that were passed to the socket arrive. Bytes of the other calls were dropped.
       await expect.poll(() => peer?.frames.filter(({ type }) => type === HEADERS).length, LONG_WAIT).toBeGreaterThan(5);
       const next = call();
       const isLast = (): boolean =>

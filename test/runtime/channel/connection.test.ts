@@ -181,7 +181,7 @@ describe('a server that violates HTTP/2', () => {
     ['DATA on stream 0', data(0, Buffer.alloc(1)), PROTOCOL_ERROR],
     ['a pushed response', frame(PUSH_PROMISE, END_HEADERS, 1, u32(2)), PROTOCOL_ERROR],
     ['a stream that was not opened', headers(99, RESPONSE), PROTOCOL_ERROR],
-    ['a stream of its own', data(2, Buffer.alloc(1)), PROTOCOL_ERROR],
+    ['a stream that the server opens', data(2, Buffer.alloc(1)), PROTOCOL_ERROR],
     ['a frame inside a header block', Buffer.concat([frame(HEADERS, 0, 1), data(1, Buffer.alloc(1))]), PROTOCOL_ERROR],
     ['CONTINUATION without HEADERS', frame(CONTINUATION, END_HEADERS, 1), PROTOCOL_ERROR],
     ['the dynamic table', frame(HEADERS, END_HEADERS, 1, Buffer.of(0xbe)), COMPRESSION_ERROR],
@@ -458,7 +458,7 @@ describe('the end of a call', () => {
       const again = peer.requests(2).then(() => 'sent again');
       const other = subject.server.peer(index + 1).then(() => 'sent again');
       expect(await Promise.race([refused, again, other])).toEqual([status.UNAVAILABLE, 'Stream refused by server']);
-      // The server has processed it: it may have an effect.
+      // The server has processed this call, so it may have had an effect.
       await expect(running).rejects.toMatchObject({ isUnsent: false });
       own.close();
     }
@@ -513,7 +513,7 @@ describe('flow control', () => {
     const sent = (): number => dataOf(peer.frames, id).length;
     await expect.poll(sent, LONG_WAIT).toBe(65_535);
     peer.send(windowUpdate(0, 1_000_000));
-    // The window of the stream is empty still.
+    // The window of the stream is still empty.
     peer.send(settings([4, 100_000]));
     await expect.poll(sent, LONG_WAIT).toBe(100_000);
     peer.send(windowUpdate(id, 7));
@@ -589,7 +589,7 @@ describe('flow control', () => {
     const ended = await peer.seen(({ type, flags }) => type === DATA && flags === END_STREAM, 2002);
     const order = ended.map(({ id: stream }) => stream);
     expect(order.indexOf(3)).toBeGreaterThan(100);
-    // Small calls that have not been sent when the large one ends would have waited for it.
+    // Small calls that follow the large one in this order would have waited for it.
     expect(order.slice(1, 101)).toEqual(Array.from({ length: 100 }, (_, index) => 5 + 2 * index));
     const all = peer.frames.filter(({ type }) => type === DATA).map(({ id: stream }) => stream);
     expect(all.slice(all.indexOf(5), all.indexOf(4003))).toContain(3);

@@ -70,7 +70,7 @@ function isAdmitted({ id, memory }: ContainerLimits, { state, containers }: InUs
   return memory === undefined || !isBelowUnreclaimable(memory, now, use(containers.get(id)!));
 }
 
-/** Returns the resize without changes that usage forbids: those of containers, and a derived pod decrease. */
+/** Returns the resize without changes that usage forbids: those of containers, and derived pod decreases. */
 function admitted(found: InUse): Case {
   const { state, target, pod } = found;
   const containers = (target.containers ?? []).filter((change) => isAdmitted(change, found));

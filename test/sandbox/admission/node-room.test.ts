@@ -52,7 +52,7 @@ describe('room on the node', () => {
     readonly pod?: string;
   }
 
-  /** A resize of c0 to these requests, with limits far above them and above the node. */
+  /** A resize of c0 to these requests, with limits far above them and above the node's resources. */
   const requesting = ({ memory, cpu }: Wanted): DesiredPod => ({
     pod: {},
     containers: new Map([
@@ -400,7 +400,7 @@ describe('allocatable resources of the node', () => {
 });
 
 describe('rules for requests and memory limits', () => {
-  /** The rules alone, without a pod that is read. */
+  /** Checks only the rules, without reading a pod. */
 
   const pod = {
     cgroupParent: '/tenant/team/podu',
@@ -516,19 +516,19 @@ describe('rules for requests and memory limits', () => {
     });
 
     test.each<[string, PodState, DesiredPod]>([
-      ['one that is as large', state(mi(10)), asking({ c0: mi(50) }, mi(50))],
+      ['a limit equal to the limit of the cgroup', state(mi(10)), asking({ c0: mi(50) }, mi(50))],
       ['none', state(mi(10)), asking({ c0: 'max' }, 'max')],
-      ['no new one', state(mi(10)), asking({ c0: undefined })],
-      ['one that does not rise', state(mi(60)), asking({ c0: mi(60) })],
-      ['one that is lowered', state('max'), asking({ c0: mi(60) })],
-      ['the present one, which the kernel has rounded', state(mi(60)), asking({ c0: bytes(60 * MiB + 1) })],
+      ['no new limit', state(mi(10)), asking({ c0: undefined })],
+      ['a limit that does not rise', state(mi(60)), asking({ c0: mi(60) })],
+      ['a limit that is lowered', state('max'), asking({ c0: mi(60) })],
+      ['the present limit, which the kernel has rounded', state(mi(60)), asking({ c0: bytes(60 * MiB + 1) })],
       [
-        'the declared one of a container that does not run',
+        'the declared limit of a container that does not run',
         state(mi(1), [declared('c1', { limits: { memory: mi(60) } })]),
         asking({ c1: mi(60) }),
       ],
       [
-        'one for a container that does not run and had none',
+        'a first limit for a container that does not run',
         state(mi(1), [declared('c1', { limits: {} })]),
         asking({ c1: mi(60) }),
       ],

@@ -38,13 +38,13 @@ describe('the requests of a pod', () => {
       220,
     ],
     [
-      'and is what the pod requests if that is more',
+      'an init container determines the request if it needs more than the app containers',
       [container('sidecar', 10, 20), container('init', 200, 1), app],
       210,
       220,
     ],
     [
-      'a sidecar after it does not count with it',
+      'a sidecar after an init container does not count with it',
       [container('init', 200, 1), container('sidecar', 10, 20), app],
       200,
       220,
@@ -52,7 +52,7 @@ describe('the requests of a pod', () => {
     ['an app container does not count with an init container', [app, container('init', 150, 1)], 150, 200],
     ['the largest init container counts', [container('init', 300, 1), container('init', 200, 400), app], 300, 400],
     ['a container without requests adds nothing', [{ kind: 'app' }, app], 100, 200],
-    ['one of unknown kind is an app container', [container('unknown', 1, 2), app], 101, 202],
+    ['a container of unknown kind is an app container', [container('unknown', 1, 2), app], 101, 202],
     ['no containers request nothing', [], 0, 0],
   ])('in the requests of a pod, %s', (_, containers, memory, milliCpu) => {
     expect(podRequests({ containers })).toEqual({ memory, milliCpu });
@@ -119,7 +119,7 @@ test('addRequests adds up memory and CPU', () => {
   ).toEqual({ memory: 4, milliCpu: 6 });
 });
 
-/** The limits and requests of one container, which the runtime has with these shares (undefined: it does not run). */
+/** The limits and requests of one container, and its shares in the runtime (undefined: it does not run). */
 function state(
   shares: number | undefined,
   requests: Amounts | undefined,
@@ -163,13 +163,13 @@ const nothing = asking({});
 
 describe('the CPU request', () => {
   test.each<[string, number | undefined, Amounts | undefined, number | undefined]>([
-    ['is what the runtime has as shares', 512, { milliCpu: 100 }, 500],
-    ['is the declared one of a container that does not run', undefined, { milliCpu: 100 }, 100],
-    ['is the declared one if the runtime has no shares', 0, { milliCpu: 100 }, 100],
+    ['is derived from the shares in the runtime', 512, { milliCpu: 100 }, 500],
+    ['is the declared request if the container does not run', undefined, { milliCpu: 100 }, 100],
+    ['is the declared request if the runtime has no shares', 0, { milliCpu: 100 }, 100],
     ['is none if the runtime has the minimum and nothing is declared', 2, {}, undefined],
     ['is not known if the runtime has the minimum and nothing else is known', 2, undefined, undefined],
-    ['is the declared one if that leads to the minimum', 2, { milliCpu: 1 }, 1],
-    ['is the largest that leads to the minimum if more is declared', 2, { milliCpu: 500 }, 2],
+    ['is the declared request if it results in the minimum', 2, { milliCpu: 1 }, 1],
+    ['is the largest request that results in the minimum if more is declared', 2, { milliCpu: 500 }, 2],
     ['is above the minimum with three shares', 3, { milliCpu: 500 }, 3],
   ])('the CPU request %s', (_, shares, requests, milliCpu) => {
     expect(amountsNow(state(shares, requests), nothing)[0]?.requests.milliCpu).toBe(milliCpu);
@@ -276,11 +276,11 @@ test('a lower request of one of several pods frees requests', () => {
 
 test.each<[string, Readonly<Record<string, PodEntry>>, boolean]>([
   ['the same', { a: entry(100, 200) }, false],
-  ['one pod more', { a: entry(100, 200), b: entry(1, 1) }, false],
-  ['more requested', { a: entry(101, 200) }, false],
-  ['a pod gone', {}, true],
-  ['less memory requested', { a: entry(99, 300) }, true],
-  ['less CPU requested', { a: entry(100, 199) }, true],
+  ['one more pod', { a: entry(100, 200), b: entry(1, 1) }, false],
+  ['higher memory request', { a: entry(101, 200) }, false],
+  ['a removed pod', {}, true],
+  ['lower memory request', { a: entry(99, 300) }, true],
+  ['lower CPU request', { a: entry(100, 199) }, true],
 ])('a change of admitted requests (%s) frees requests: %s', (_, after, freed) => {
   expect(areRequestsFreed(new Map([['a', entry(100, 200)]]), new Map(Object.entries(after)))).toBe(freed);
 });

@@ -19,7 +19,7 @@ const pod = { metadata: { uid: 'u', namespace: 'default', name: 'web' } } as Pod
 interface Values {
   readonly limits: Amounts;
   readonly requests?: Amounts;
-  /** Without it: the container does not run. */
+  /** Undefined if the container does not run. */
   readonly shares?: number;
 }
 
@@ -92,7 +92,7 @@ const RULES: Readonly<Record<QosClass, string>> = {
 };
 const equal: Values = { limits: amounts(100, 500), requests: amounts(100, 500), shares: 500 };
 const half: Values = { limits: amounts(100, 500), requests: amounts(50, 250), shares: 250 };
-/** The runtime has 2 shares for each request of up to 2 thousandths. */
+/** The runtime uses 2 shares for each request of up to 2 thousandths. */
 const tiny: Values = { limits: amounts(100, 1), requests: amounts(100, 1), shares: 1 };
 const nothing: Values = { limits: {}, requests: {}, shares: 0 };
 
@@ -192,13 +192,13 @@ describe('a resize', () => {
       desired({ c0: { limits: { memory: mi(200) } } }),
     ],
     [
-      'one of a pod whose values are not those of its class',
+      'a limit of a pod whose values do not match its class',
       'Guaranteed',
       [half],
       desired({ c0: { limits: { memory: 'max' } } }),
     ],
     [
-      'what an earlier resize began',
+      'the completion of an earlier resize',
       'Guaranteed',
       [{ limits: amounts(200, 500), requests: amounts(100, 500), shares: 500 }],
       desired(
@@ -259,7 +259,7 @@ describe('a resize', () => {
     ],
     ['the only limit removed', { limits: amounts(400, 0) }, { pod: { memory: 'max' } }, 'Burstable', 'BestEffort'],
     [
-      'a CPU limit next to one of memory alone',
+      'a CPU limit in addition to a memory limit',
       { limits: amounts(400, 0), requests: amounts(400, 1000) },
       { pod: { cpu: cpu(1000) } },
       'Burstable',

@@ -93,20 +93,20 @@ describe('a request above a limit that stays', () => {
 test.each<[string, Asked]>([
   ['no request', { pod: {}, containers: { c0: {} } }],
   [
-    'one that is equal to the limit',
+    'a request equal to the limit',
     { pod: shares(500), containers: { c0: shares(200) }, requests: { c0: 1000 }, podRequest: 2000 },
   ],
   [
-    'one with a limit of its own',
+    'a request with a new limit',
     { containers: { c0: { memory: bytes(4096), cpu: cpu(90_000), ...shares(900) } }, requests: { c0: 4096 } },
   ],
-  ['one without a limit', { containers: { c1: shares(900) }, requests: { c1: 1e9 } }],
+  ['a request without a limit', { containers: { c1: shares(900) }, requests: { c1: 1e9 } }],
   [
-    'one of a container whose limits are not known',
+    'a request of a container with unknown limits',
     { containers: { unknown: shares(900) }, requests: { unknown: 1e9 } },
   ],
   [
-    'one of a container that the runtime does not have',
+    'a request of a container that the runtime does not report',
     { containers: { absent: shares(900) }, requests: { absent: 1e9 } },
   ],
 ])('assertRequestsFit accepts %s', (_, asked) => {
@@ -165,7 +165,7 @@ describe('a limit lowered below the present request', () => {
     const [running, other] = after.containers as [LiveContainer, LiveContainer];
     const state = { ...after, containers: [{ ...running, ...shares(150) }, other] };
     const message = 'limits.cpu: "149m": the limit is below the request, 150m';
-    // A container counts by its name: some source declares it.
+    // A container is known by its name if any source declares it.
     const one = { name: 'c0', kind: 'unknown', state: 'running', id: 'i0' } as const;
     const known = { ...state, declared: { source: 'inference', containers: [one], volumes: new Map() } } as const;
     expect(lower(known, { containers: { c0: { cpu: cpu(14_900) } } })).toThrow(message);
@@ -184,7 +184,7 @@ describe('a limit lowered below the present request', () => {
       expect(lower(declared('spec'), raised)).toThrow('the limit is below the request, 1800');
     });
 
-    /** The pod has the weight of this CPU request, overhead included. Declared are 450m. */
+    /** A pod with the weight of this CPU request, overhead included. The declared requests are 450m. */
     const weighing = (milli: number, formula: WeightFormula = 'old'): PodState => ({
       ...declared('spec'),
       weight: weightOfShares(milliCpuToShares(milli), formula),
@@ -226,7 +226,7 @@ describe('a limit lowered below the present request', () => {
         volumes: new Map(),
       },
     });
-    /** The limit of the pod, and that of the container, which goes along. */
+    /** A limit of the pod, and the same limit of the container. */
     const both = (quota: number): Asked => ({ pod: { cpu: cpu(quota) }, containers: { c0: { cpu: cpu(quota) } } });
 
     test.each(['spec', 'kubelet-state'] as const)(

@@ -26,8 +26,8 @@ import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 /**
  * Resizes that kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS
- * classes, resize policies, limits on swap and what the static managers have assigned. The rules are written again
- * here, as Kubernetes has them.
+ * classes, resize policies, limits on swap and assignments of the static managers. The test implements the rules again,
+ * as Kubernetes defines them.
  */
 
 const pod = { sandboxId: 's', metadata: { uid: 'u', namespace: 'default', name: 'web' } } as PodDescription;
@@ -42,7 +42,7 @@ interface Declared {
   readonly policy: Readonly<Record<'cpu' | 'memory', RestartPolicy>>;
   readonly cpus: boolean;
   readonly nodes: boolean;
-  /** Whether kubelet has given it a limit on swap (LimitedSwap). */
+  /** Whether kubelet has set a limit on swap (LimitedSwap). */
   readonly swap: boolean;
 }
 
@@ -54,7 +54,7 @@ const values = fc
   .map(({ memory, milliCpu, request }) => {
     const limits = { ...(memory && { memory }), ...(milliCpu && { milliCpu }) };
     const part = request === 'equal' ? 1 : 0.5;
-    // The API server takes the limit as the request where there is none: a container without limits may have none.
+    // The API server uses the limit as the request if none is set. A container without limits may have no requests.
     const requests =
       memory === undefined && milliCpu === undefined && request === 'none'
         ? {}
@@ -84,7 +84,7 @@ const change = fc.record(
 );
 type Change = typeof change extends fc.Arbitrary<infer One> ? One : never;
 
-/** Few pods would have a class other than Burstable by chance. */
+/** Adds classes, because few random pods would have a class other than Burstable. */
 const withClass = fc.constantFrom('any', 'any', 'Guaranteed', 'BestEffort');
 const given = fc
   .record({
@@ -102,7 +102,7 @@ const given = fc
       place: place % containers.length,
       containers:
         qosClass === 'any' ? containers : containers.map((one) => ({ ...one, limits: of(one), requests: of(one) })),
-      // Only limits and requests together leave a pod Guaranteed.
+      // A pod stays Guaranteed only if limits and requests change together.
       change: both && memory && milliCpu ? { memory, milliCpu, memoryRequest: memory, cpuRequest: milliCpu } : wanted,
     };
   });

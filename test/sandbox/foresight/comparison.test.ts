@@ -18,7 +18,7 @@ describe('comparison by kubelet', () => {
 
   afterEach(() => node.reclaimer.close());
 
-  /** Returns whether kubelet's call for the stats of pod `a` has been let through. */
+  /** Makes kubelet's stats call for pod `a`. Returns a function that reports whether the call has been answered. */
   function calls(source: UsageSource): () => boolean {
     let isThrough = false;
     void Promise.resolve(node.reclaimer.comparable('a', source)).then(() => (isThrough = true));
@@ -46,7 +46,7 @@ describe('comparison by kubelet', () => {
       expect(isThrough()).toBe(false);
       await node.pass(250);
       expect([isThrough(), node.watched]).toEqual([true, []]);
-      // A later call finds the new figure.
+      // A later call uses the new figure.
       const isLaterThrough = calls('cadvisor');
       await node.settle();
       expect(isLaterThrough()).toBe(true);
@@ -71,7 +71,7 @@ describe('comparison by kubelet', () => {
       const isPodThrough = calls('runtime');
       const areContainersThrough = calls('cadvisor');
       await node.pass(1000);
-      // The call for the pod may fail. kubelet takes the figure of cAdvisor then.
+      // The call for the pod may fail, and then kubelet uses the figure of cAdvisor.
       expect([isPodThrough(), areContainersThrough()]).toEqual([true, false]);
       node.reclaimer.measuredByRuntime('a');
       await node.settle();
@@ -257,7 +257,7 @@ describe('waiting stats calls of kubelet', () => {
   let clock: FakeClock;
   let comparison: Comparison;
   let through: number;
-  /** How often a call has looked at what kubelet has admitted. */
+  /** Number of reads of kubelet's admitted limits. */
   let looks: number;
   beforeEach(() => {
     clock = new FakeClock();

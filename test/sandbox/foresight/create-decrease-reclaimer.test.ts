@@ -68,7 +68,7 @@ test('a cgroup left by a container of an ended sandbox does not defer a decrease
   runtime.actuated.set(found.metadata.uid, entry(200));
   await decreaseReclaimer.comparable(found.metadata.uid, 'runtime');
   expect(decreaseReclaimer.reportOf(found.metadata.uid)).toBeUndefined();
-  // The decrease of the container that runs is known: kubelet has not applied it.
+  // The decrease of the running container is known, because kubelet has not applied it.
   expect(runtime.calls).toContain('ListContainers');
   await decreaseReclaimer.close();
   await runtime.close();
@@ -119,7 +119,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     runtime.allocated.set(uid, entry(50));
     runtime.decreaseReclaimer.check();
     await expect.poll(() => runtime.calls, LONG_WAIT).toContain('ListContainers');
-    // The reads of the cgroups follow that call.
+    // Waits for the reads of the cgroups, which follow that call.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   };
 
@@ -138,7 +138,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     const waiting = runtime.decreaseReclaimer.comparable(uid, 'cadvisor')?.then(() => (isThrough = true));
     await expect.poll(() => runtime.read('memory.high'), LONG_WAIT).not.toBe('max');
     expect([isThrough, told]).toEqual([false, []]);
-    // As cAdvisor does.
+    // Reads the file as cAdvisor does.
     await expect.poll(() => [runtime.read('cgroup.procs'), isThrough], LONG_WAIT).toEqual(['', true]);
     await waiting;
   });

@@ -64,12 +64,12 @@ const entry = (limit: number, request?: number): PodEntry => ({
   isComplete: true,
 });
 
-/** kubelet admits a limit of 80 MiB. Returns the report: usage is brought below it, or the reason to defer. */
+/** kubelet admits a limit of 80 MiB. Returns the report: usage is lowered below it, or the reason for the deferral. */
 async function reportOf(request: { readonly before?: number; readonly after?: number }): Promise<DecreaseReport> {
   const { decreaseReclaimer } = runtime;
   runtime.actuated.set(uid, entry(200, request.before));
   runtime.allocated.set(uid, entry(80, request.after));
-  // kubelet is about to compare.
+  // kubelet is about to compare usage and limit.
   void decreaseReclaimer.comparable(uid, 'cadvisor');
   return await expect
     .poll(() => decreaseReclaimer.reportOf(uid), LONG_WAIT)
@@ -77,7 +77,7 @@ async function reportOf(request: { readonly before?: number; readonly after?: nu
     .then(() => decreaseReclaimer.reportOf(uid)!);
 }
 
-/** kubelet's update, with the swap that its formula leads to. */
+/** Sends kubelet's update, with the swap limit from its formula. */
 const applied = (swap: number): Promise<unknown> => {
   const linux = { memory_limit_in_bytes: BigInt(80 * MiB), unified: { 'memory.swap.max': text(swap) } };
   const request = containerUpdate(containerId(0), linux);

@@ -14,11 +14,11 @@ test('a decrease is stuck with less than the larger of 1/64 and 2 MiB between th
 test('KEP-1287: a decrease is tried unless unreclaimable memory is close to the limit', () => {
   const size = fc.integer({ min: 0, max: 2 ** 40 });
   fc.assert(
-    // More than the usage cannot be reclaimed where memory in swap comes back.
+    // Covers unreclaimable memory above the usage, because memory in swap may return.
     fc.property(size, size, fc.nat(200), (limit, current, percent) => {
       const unreclaimable = bytes(Math.floor((current * percent) / 100));
       const assessment = assessDecrease(bytes(limit), { current: bytes(current), unreclaimable });
-      // The rule by which the shim rejects the update of kubelet.
+      // The shim rejects kubelet's update by this rule.
       if (isBelowUnreclaimable(bytes(limit), 'max', { unreclaimable })) expect(assessment).toBe('stuck');
       else if (current < limit) expect(assessment).toBe('fits');
       else expect(assessment).toBe(unreclaimable < stuckFrom(bytes(limit)) ? 'blocked' : 'stuck');

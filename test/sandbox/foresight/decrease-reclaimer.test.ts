@@ -59,12 +59,12 @@ describe('a decrease blocked by page cache', () => {
     expect(report).toMatchObject({ state: 'Deferred', reason: 'RECLAIM_TIMEOUT' });
     expect(report?.message).toContain('given up after 10 minutes: container a: kubelet is to lower memory.max from');
     expect(report?.message).toContain('usage climbs back as fast as memory is reclaimed');
-    // At the first time, after five minutes, and when it is given up.
+    // The first report, the report after five minutes, and the last report.
     const told = node.deferred.map(([, { message }]) => message);
     expect(told.map((message) => message.startsWith('given up'))).toEqual([false, false, true]);
     expect(told[2]).toBe(report?.message);
     expect(memory.high).toBe('max');
-    // A later admission of kubelet is another matter.
+    // kubelet's later admission starts again.
     memory.cache = 30 * MiB;
     node.admit('a', 48);
     await node.pass(1000);
@@ -191,7 +191,7 @@ describe('a decrease without anything to reclaim', () => {
     node.admit('a', 60);
     await node.settle();
     expect(told().at(-1)).toBe(`${60 * MiB} ${80 * MiB}`);
-    // Withdrawn, and admitted again.
+    // kubelet withdraws the decrease, and admits it again.
     node.admit('a', 192);
     await node.settle();
     node.admit('a', 60);
@@ -245,7 +245,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     await node.pass(2000);
     expect(memory.current).toBe(56 * MiB);
     expect(node.deferred).toMatchObject([['b', { reason: 'MEMORY_NOT_RECLAIMABLE' }]]);
-    // The ten minutes begin when kubelet compares.
+    // The ten minutes start when kubelet compares usage and limit.
     await node.pass(9 * MINUTE);
     expect(events().given_up).toBeUndefined();
   });
@@ -389,11 +389,11 @@ describe('decreases of several pods', () => {
     let isClosed = false;
     const closed = node.reclaimer.close().then(() => (isClosed = true));
     await node.pass(CLOSE_MS - 1);
-    // memory.high needs no disk.
+    // memory.high is restored without the disk.
     expect([isClosed, ...memories.map(({ high }) => high)]).toEqual([false, 'max', 'max', 'max']);
     await node.pass(1);
     await closed;
-    // The next start reads it again.
+    // The records remain, and the next start reads them.
     expect([...node.journal.keys()]).toEqual(['a', 'b', 'c']);
   });
 

@@ -79,7 +79,7 @@ describe('the pod limit during a pending kubelet resize', () => {
     async (to) => {
       await makePod([96], [to]);
       addInit(64);
-      // kubelet writes the pod limit first: the larger of the init container and the app container.
+      // kubelet first writes the pod limit: the maximum of the init container and the app container.
       runtime.writeFile('/kubepods/pod1', 'memory.max', String(to * MiB));
       await update(0, to);
       expect([podLimit(), runtime.limitOf(0) / MiB]).toEqual([to, to]);
@@ -94,7 +94,7 @@ describe('the pod limit during a pending kubelet resize', () => {
   });
 
   describe('a pod CPU limit raised with a container', () => {
-    /** kubelet has admitted memory for c0 that it cannot set yet, and these limits on CPU for it, before and after. */
+    /** kubelet has admitted memory for c0 that it cannot set yet, and CPU limits `before` and `after` the change. */
     async function pendingMemory(before = 100, after = before): Promise<void> {
       await makePod([100, 100], [50, 100]);
       const withCpu = (memory: number, milliCpu: number): PodEntry => {

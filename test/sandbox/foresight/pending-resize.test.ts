@@ -119,7 +119,7 @@ describe('derivePendingResize', () => {
     expect(derivePendingResize(middle, then)?.pod.memory).toBeUndefined();
     const before = { allocated, limits: start!.pod };
     expect(derivePendingResize(middle, { ...then, before })?.pod.memory).toBe(mi(96));
-    // kubelet has admitted other values since.
+    // kubelet has admitted other values since then.
     expect(
       derivePendingResize(middle, { ...then, allocated: entry({ a: 64, b: 16 }), before })?.pod.memory,
     ).toBeUndefined();

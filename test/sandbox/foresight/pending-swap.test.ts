@@ -45,10 +45,10 @@ test.each<[string, Parameters<typeof swapOf>, Readonly<Record<string, number>>]>
   ['a limit equal to the request takes all', [{ a: [80, 80] }, { a: [80, 200] }, { a: 64 }], { a: 0 }],
   ['a lower request alone takes a part', [{ a: [20, 200] }, { a: [40, 200] }, { a: 64 }], { a: 32 }],
   ['an unknown request may take all', [{ a: [undefined, 80] }, { a: [40, 200] }, { a: 64 }], { a: 0 }],
-  ['so may a container that kubelet has not actuated', [{ a: [40, 80] }, undefined, { a: 64 }], { a: 0 }],
+  ['a container that kubelet has not actuated may lose all', [{ a: [40, 80] }, undefined, { a: 64 }], { a: 0 }],
   ["unlimited swap is not kubelet's", [{ a: [40, 80] }, { a: [40, 200] }, { a: 'max' }], { a: 0 }],
   [
-    'of several containers those that change count',
+    'only the containers that change count',
     [
       { a: [40, 40], b: [9, 9] },
       { a: [40, 80], b: [9, 9] },
@@ -57,7 +57,7 @@ test.each<[string, Parameters<typeof swapOf>, Readonly<Record<string, number>>]>
     { a: 0 },
   ],
   ['a container without swap has none to lose', [{ a: [80, 80] }, { a: [80, 200] }, { a: 0 }], {}],
-  ['nor has one of a kernel without swap accounting', [{ a: [80, 80] }, { a: [80, 200] }, { a: undefined }], {}],
+  ['a container without swap accounting has none to lose', [{ a: [80, 80] }, { a: [80, 200] }, { a: undefined }], {}],
   ['a container without an entry is not updated', [{ b: [80, 80] }, { b: [80, 200] }, { a: 64 }], {}],
 ])('pendingSwapOf computes the swap after a resize: %s', (_, given, expected) => {
   expect(swapOf(...given)).toEqual(expected);

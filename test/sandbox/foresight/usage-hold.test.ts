@@ -77,7 +77,7 @@ describe('hot page cache', () => {
     expect(events()).toMatchObject({ held: 1 });
   });
 
-  /** Page cache that is back at once when memory.high is restored. */
+  /** Page cache that returns at once when memory.high is restored. */
   const rushing = (memory: FakeMemory): void => {
     memory.meanwhile = () => {
       if (memory.high === 'max') memory.cache = 100 * MiB;
@@ -248,7 +248,7 @@ describe('a hold with requests, failures and other programs', () => {
       expect(waited).toBe(0);
       expect(held).toBeLessThan(75);
       expect(held).toBeGreaterThan(10);
-      // kubelet tries no more.
+      // kubelet does not try any more.
       await node.pass(8 * 60_000);
       expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'VOLUME_IN_USE' });
       expect(node.deferred.map(([, report]) => report.message.replace(/^given up after 10 minutes: /, ''))).toEqual(
@@ -404,7 +404,7 @@ describe('usage that climbs back', () => {
     node.admit('a', 64);
     await node.pass(10_000);
     expect(memory.high).not.toBe('max');
-    // Faster than memory.high holds it.
+    // Usage grows faster than memory.high reclaims.
     memory.meanwhile = () => (memory.cache = 50 * MiB);
     memory.cache = 50 * MiB;
     expect(await timeToDefer()).toBeLessThan(5000);
@@ -435,7 +435,7 @@ describe('usage that climbs back', () => {
     await node.pass(3000);
     memory.anon = 63 * MiB;
     memory.cache = 0;
-    // The memory that it takes is returned once memory.high is as it was.
+    // The process frees the memory once memory.high is restored.
     memory.afterHigh = (value) => {
       if (value === 'max') memory.anon = 20 * MiB;
       return Promise.resolve();
@@ -484,7 +484,7 @@ describe('usage that climbs back', () => {
 });
 
 describe("frequent writes of kubelet's state, which trigger checks", () => {
-  /** Six checks within 300 ms. */
+  /** Writes the state, which causes six checks within 300 ms. */
   const writeOften = async (): Promise<void> => {
     for (let write = 0; write < 6; write += 1) {
       await node.pass(50);
@@ -522,7 +522,7 @@ describe('a pod that waits for a free slot to reclaim', () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(40_000);
-    // The first one has a slot, and its usage does not fall.
+    // The first decrease occupies the slot, and its usage does not fall.
     expect(node.deferred.map(([uid]) => uid)).toContain('x');
     expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
     expect(memory.asked).toEqual([]);

@@ -154,7 +154,7 @@ describe('the history of resizes', () => {
     for (let mebibytes = 10; mebibytes < 20; mebibytes += 1) complete(history, mebibytes);
     const tos = (entries: readonly HistoryEntry[]) => entries.map(({ changes }) => changes[0]?.to);
     expect(tos(history.ofPod(web.sandboxId))).toEqual(['19Mi', '18Mi']);
-    // Many resizes of one pod leave those of another.
+    // Many resizes of one pod do not remove those of another pod.
     expect(tos(history.ofPod(db.sandboxId))).toEqual(['1Mi']);
     expect(history.all).toHaveLength(5);
     history.forget(db.sandboxId);

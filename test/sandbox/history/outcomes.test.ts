@@ -236,7 +236,7 @@ describe('outcomes of resizes', () => {
     const both = { pod: {}, containers: raised, volumes: new Map() };
     const resize = () => resizePod(runtime.node, SANDBOX, both, { dryRun: false, deadline, waits: true });
 
-    /** The second update fails because its container ends, and the first one cannot be rolled back. */
+    /** Makes the second update fail because its container ends, and prevents the rollback of the first one. */
     function breakRollback(): void {
       let updates = 0;
       runtime.wrapResponder('UpdateContainerResources', (request, obey) => {

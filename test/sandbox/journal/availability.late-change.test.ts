@@ -68,7 +68,7 @@ test('M5: a transaction that could not begin in time is removed from the journal
   const journal = new PodJournal(Promise.resolve(hanging as unknown as Journal));
   await expect(journal.begin(pod, [], { volumes: new Map() })).rejects.toBe(late);
   expect(journal.unfinished()).toEqual([]);
-  // Behind the write that may still reach the disk.
+  // The removal follows the write that may still reach the disk.
   await expect.poll(() => asked, LONG_WAIT).toEqual(['write', 'remove']);
   await runtime.close();
 });

@@ -119,7 +119,7 @@ test('a transaction that did not begin because of a failed fsync is removed from
   });
   try {
     await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toThrow('EIO');
-    // The record that was to replace it may be on the disk.
+    // The replacement record may already be on the disk.
     await expect.poll(() => sync.mock.calls.length, LONG_WAIT).toBeGreaterThan(3);
   } finally {
     sync.mockRestore();

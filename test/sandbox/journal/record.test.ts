@@ -23,7 +23,7 @@ function faultOf(content: Buffer): string | undefined {
   }
 }
 
-/** All lengths to which a content can be cut, except for its closing line break. */
+/** Returns all lengths to which content can be truncated, except the length without the closing line break. */
 const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
 
 describe('a journal record', () => {

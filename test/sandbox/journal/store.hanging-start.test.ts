@@ -11,7 +11,7 @@ import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { recordName, TestFolder } from '../../support/journal/test-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
-/** The operation that hangs, and the operations that wait for it. */
+/** The operations that hang, and the callbacks of those that wait. */
 const disk = { hangs: { write: false, read: false }, waiting: new Set<() => void>() };
 const unlessHanging = (kind: 'write' | 'read'): Promise<void> =>
   disk.hangs[kind] ? new Promise((resolve) => void disk.waiting.add(resolve)) : Promise.resolve();
@@ -57,7 +57,7 @@ afterEach(async () => {
 const pod = { sandboxId: 'sandbox-1', metadata: { uid: podUid } } as PodDescription;
 const volumes = new Map([['other', volumeOf(9)]]);
 const started = (): PodJournal => new PodJournal(state.open({ clock, readFile }));
-/** Lets the disk do nothing for as long as the journal waits for it. */
+/** Lets time pass while the disk does not answer, for as long as the journal waits. */
 async function pass(ms: number): Promise<void> {
   await expect.poll(() => clock.next, LONG_WAIT).toBe(ms);
   clock.pass(ms);

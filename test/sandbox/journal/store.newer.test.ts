@@ -62,7 +62,7 @@ describe('records of a newer shim', () => {
     expect(await older.load()).toEqual([]);
     await older.write(numbered(3, uid(3)));
     await older.close();
-    // The upgrade: a shim whose version is theirs.
+    // Simulates an upgrade to a shim that supports the version of the records.
     for (const index of [1, 2])
       writeFileSync(
         state.path(fileOf(index)),
@@ -110,7 +110,7 @@ describe('records that cannot be read', () => {
     if (code === undefined) return readBounded(file, max);
     return Promise.reject(Object.assign(new Error(`${code}: read failed`), { code }));
   };
-  /** Returns a journal with the records that it has got late. */
+  /** Returns a journal, and the records that it has loaded late. */
   async function opened(): Promise<{ journal: Journal; late: LoadedRecord[] }> {
     const journal = await state.open({ clock, readFile });
     const late: LoadedRecord[] = [];
@@ -219,7 +219,7 @@ describe('records that cannot be read', () => {
       expect(await journal.load()).toEqual([]);
       rmSync(state.folder);
       renameSync(`${state.folder}-away`, state.folder);
-      // The disk is back, but nobody knows yet what is in the folder.
+      // The disk is available again, but the content of the folder is not known yet.
       await expect(journal.write(numbered(3))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
       await expect(journal.remove(uid(2))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
       expect(clock.pass(RECHECK_MS)).toBe(1);

@@ -482,7 +482,7 @@ describe('the state folder', () => {
     const journal = await state.open({ clock });
     const { promise, resolve } = Promise.withResolvers<{ ready: true }>();
     const check = vi.spyOn(journal, 'check').mockReturnValue(promise);
-    // A record that cannot be replaced stands for a write that takes too long: both make the journal unavailable.
+    // A record that cannot be replaced has the effect of a slow write: the journal becomes unavailable.
     mkdirSync(state.path(`${uid(1)}.json/occupied`), { recursive: true });
     for (let writes = 0; writes < 3; writes += 1) {
       await expect(journal.write(numbered(1, uid(1)))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
@@ -591,7 +591,7 @@ describe('kills while the journal is written', () => {
       for (let round = 0; round < 50; round += 1) {
         const writer = start(false, [first]);
         const wanted = first + Math.floor(Math.random() * 6);
-        // From a random record on, a random instant.
+        // Kills the process at a random time after a random record.
         while (last(writer.lines, 'begin') < wanted) await once(writer.child, 'line');
         const until = performance.now() + Math.random() * 8;
         while (performance.now() < until) await new Promise(setImmediate);

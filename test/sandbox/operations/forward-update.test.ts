@@ -145,7 +145,7 @@ describe('A11: a quota that systemd has rounded', () => {
   // reloads.
   const POD = '/kubepods.slice/kubepods-pod1.slice';
   const SCOPE = `${POD}/cri-containerd-${containerId(0)}.scope`;
-  /** The quotas that the shim has asked the runtime for. */
+  /** The quotas that the shim has requested from the runtime. */
   let asked: (bigint | undefined)[];
   let storedMemory: bigint;
 
@@ -217,7 +217,7 @@ describe('A11: a quota that systemd has rounded', () => {
 
   test('a failed ResizePod restores the stored quota, not the one that systemd rounded', async () => {
     runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
-    // It accepts everything, and sets the CPU limit alone.
+    // Accepts every request, and sets only the CPU limit.
     const cpu = { quota: 20_000, period: 100_000 } as never;
     const desired = { pod: {}, containers: new Map([['c0', { cpu, memory: bytes(200 * MiB) }]]), volumes: new Map() };
     const resize = resizePod(runtime.node, SANDBOX, desired, {
@@ -440,7 +440,7 @@ describe('values of a plugin', () => {
         const reported: StepRecord[] = [];
         const { steps } = await resize({ c0: { memory: mi(wanted) } }, {}, (record) => reported.push(record));
         expect(found()).toEqual([300, 100, 200]);
-        // Without those of the correction of the pod limit.
+        // Excludes the steps that correct the pod limit.
         expect(reported).toEqual(steps);
       },
     );
@@ -481,7 +481,7 @@ describe('values of a plugin', () => {
   test('a rollback that a plugin does not follow is not reported as UNDO_FAILED', async () => {
     store.plugin = (id, linux) => {
       if (id === containerId(1)) throw new RuntimeFailure(status.INTERNAL, 'no');
-      // containerd loses the limit on swap where a plugin answers.
+      // containerd drops the limit on swap if a plugin answers.
       return { ...linux, memory_limit_in_bytes: criMi(150), memory_swap_limit_in_bytes: 0n };
     };
     const rejected = resize({ c0: { memory: mi(150) }, c1: { memory: mi(250) } });

@@ -25,7 +25,7 @@ describe('state of the sandbox', () => {
   });
 
   const { CONTAINER_CREATED: CREATED, CONTAINER_RUNNING: RUNNING, CONTAINER_EXITED: EXITED } = ContainerState;
-  /** The answer for a sandbox in this state, and containers in those. */
+  /** Returns the answer for a sandbox and containers in these states. */
   async function check(sandbox: number, ...containers: number[]): Promise<unknown> {
     web.make(String(100 * MiB), [100 * MiB]);
     const pod = (await runtime.node.registry.pod(SANDBOX))!;

@@ -259,7 +259,7 @@ describe('resizes of init, ephemeral and undeclared containers', () => {
   test('KEP-1287: a resize of a running init container that kubelet up to 1.35 does not resize is rejected', async () => {
     initContainer(1);
     lists(1);
-    // c2 waits for it.
+    // kubelet has declared c2, which starts after the init container.
     kubeletKnows('c0', 'c1', 'c2');
     await expect(web.resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
       code: 9,
@@ -297,14 +297,14 @@ describe('resizes of init, ephemeral and undeclared containers', () => {
 });
 
 describe('many resizes at once', () => {
-  /** How long none gets on until more begin, in milliseconds. */
+  /** Time without progress after which more preparations begin, in milliseconds. */
   const PAUSE = 200;
-  /** As many as are prepared at the same time. */
+  /** Number of preparations that run at the same time. */
   const MOST = 8;
 
-  /** Ends the preparations of others. */
+  /** Functions that end the preparations of other resizes. */
   let others: (() => void)[];
-  /** End pauses, which only the tests do. */
+  /** Functions that end a pause. Only the tests call them. */
   let pauses: (() => void)[];
 
   beforeEach(() => {
@@ -327,7 +327,7 @@ describe('many resizes at once', () => {
     });
   }
 
-  /** Begins the preparation of others, which do not get on. */
+  /** Begins preparations of other resizes, which do not make progress. */
   function beginOthers(count: number): void {
     for (let index = 0; index < count; index += 1)
       void preparations.run(() => new Promise<void>((resolve) => others.push(resolve)));
@@ -396,7 +396,7 @@ describe('many resizes at once', () => {
 describe('a container that is created and has not started', () => {
   const CREATED = 'e'.repeat(64);
 
-  /** Resizes it from 50 MiB, next to c0 with 100 MiB, and returns the steps. */
+  /** Resizes the created container from 50 MiB, next to c0 with 100 MiB. Returns the steps. */
   async function resizeCreated(podLimit: number, memory: number): Promise<string[]> {
     web.make(String(podLimit * MiB), [100 * MiB]);
     runtime.node.registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });

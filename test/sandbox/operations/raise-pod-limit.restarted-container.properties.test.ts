@@ -6,7 +6,7 @@ import { cases } from '../../support/property-cases.ts';
 import { PERIOD } from '../../support/resize/pods.ts';
 import { type KnownPod, knownPods, size, stateOf } from '../../support/resize/sources/known-pods.ts';
 
-// An app container ends with 0, another one is resized, and the first one restarts with the limits that it had.
+// An app container exits with 0, another one is resized, and the first one restarts with its previous limits.
 
 /** Returns the pod as its containers are after these changes of one of them. */
 const withContainer = (
@@ -47,7 +47,7 @@ test.each(['spec', '1.36', '1.35', 'runtime'] as const)(
       ),
       cases(2500),
     );
-    // The other sources count the ended container all along.
+    // The other sources always count the ended container.
     if (view === 'runtime') expect(raised).toBeGreaterThan(0);
     else expect(raised).toBe(0);
   },

@@ -170,7 +170,7 @@ describe('ResizePod and its rollback', () => {
         web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
         runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
           if (runtime.decodeUpdate(request).container_id !== containerId(1)) return obey(request);
-          // As kubelet up to 1.35 writes the pod's cgroup before any call.
+          // Simulates kubelet up to 1.35, which writes the pod's cgroup before any call.
           runtime.writeFile('/kubepods/pod1', file, value);
           throw new RuntimeFailure(status.INTERNAL, 'no');
         });
@@ -240,7 +240,7 @@ describe('ResizePod and its rollback', () => {
       const changed = { memory: mi(250), cpu: cpu(30_000) };
       runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
       const resize = web.resize(desired({ c0: changed, c1: changed }));
-      // The update may still arrive at this moment.
+      // The update may still arrive at this time.
       await expect(resize).rejects.toMatchObject({ reason: 'UNDO_FAILED', message: /context deadline exceeded/ });
       // A recovery waits a limited time for the runtime's answer. No time passes here.
       vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -489,7 +489,7 @@ describe('all fields of LinuxContainerResources', () => {
         throw new Error('deadline exceeded');
       });
       await expect(failing).rejects.toThrow('deadline exceeded');
-      // A cpuset that was not set is that of the pod.
+      // A container without a cpuset gets that of the pod.
       expect(read()).toEqual(before.map((value) => (value === '' ? '0-3' : value)));
       expect(runtime.read('memory.max')).toBe(text(300));
     });
@@ -544,7 +544,7 @@ describe('all fields of LinuxContainerResources', () => {
   });
 
   describe('A7, A8: an interrupted update of every field', () => {
-    /** The shim is killed when the runtime has carried it out, before the pod limit is lowered. */
+    /** Kills the shim after the runtime has applied the update, before the pod limit is lowered. */
     const cutOff = async (): Promise<void> => {
       const before = (file: string): string => runtime.read(`${containerId(0)}/${file}`);
       const pod = (await runtime.node.registry.pod(SANDBOX))!;
@@ -603,7 +603,7 @@ describe('all fields of LinuxContainerResources', () => {
       await runtime.node.journal.begin(pod, [podStep, step], { volumes: new Map() });
       await apply({ memory_limit_in_bytes: criMi(200) });
       await recover(runtime.node);
-      // The pod limit was not raised: it is rolled back, and the swap limit with it.
+      // The pod limit was not raised, so it is rolled back together with the swap limit.
       expect(read().slice(0, 2)).toEqual([text(100), text(64)]);
       await runtime.node.journal.begin(pod, [podStep, step], { volumes: new Map() });
       await apply({ memory_limit_in_bytes: criMi(200) });

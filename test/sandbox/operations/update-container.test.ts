@@ -213,7 +213,7 @@ describe('update of one container', () => {
   });
 
   describe('memory decrease without a journal record, which must not leave a lowered memory.high after a crash', () => {
-    /** Makes the pod's only container use 48 MiB, most of it page cache. Returns what is written to memory.high. */
+    /** Makes the pod's only container use 48 MiB, most of it page cache. Returns the values written to memory.high. */
     function use(cgroup: string): string[] {
       runtime.writeCgroup(cgroup, {
         'memory.max': String(100 * MiB),
@@ -413,7 +413,7 @@ describe('forwarding of UpdateContainerResources', () => {
     });
   });
 
-  /** If forwarded a moment later, it would be applied without an order: containers could exceed their pod. */
+  /** An update that is forwarded later would be applied without an order: containers could exceed their pod. */
   describe.each([
     ['does not serve calls yet', new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet')],
     ['has gone', new RuntimeFailure(status.UNAVAILABLE, 'error reading from server: EOF')],
@@ -614,7 +614,7 @@ describe('A8: a limit below anonymous memory', () => {
       { dryRun: true, deadline: performance.now() + 60_000 },
     );
   const reasonOf = (error: unknown): string | undefined => (error instanceof ShimError ? error.reason : undefined);
-  /** The usage does not fall in a folder: admission is all that these tests see. */
+  /** Usage does not fall in a folder, so these tests only check the admission. */
   const rejectedAtOnce = { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' };
 
   test('admits a limit below anonymous memory if that memory fits into swap, and otherwise rejects it with figures', async () => {

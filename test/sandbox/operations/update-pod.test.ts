@@ -88,7 +88,7 @@ describe('UpdatePodSandboxResources', () => {
     await expect.poll(() => runtime.node.lock.waiting(pod.metadata.uid), LONG_WAIT).toBe(1);
     answer.reject(new Error('the runtime says no'));
     await expect(earlier).rejects.toThrow('says no');
-    // Otherwise the rollback would find the limit of the later request, and leave it.
+    // If the requests did not run in order, the rollback would find the limit of the later request, and not restore it.
     expect(await later).toEqual(ANSWER);
     expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
@@ -345,7 +345,7 @@ describe('fields of UpdatePodSandboxResources', () => {
       const pod = (await runtime.node.registry.pod(SANDBOX))!;
       const steps: Step[] = [
         { kind: 'pod-unified', key: 'cpuset.cpus', from: '0', to },
-        // The crash came before this one.
+        // The shim crashed before this step.
         { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
       ];
       await runtime.node.journal.begin(pod, steps, { volumes: new Map() });

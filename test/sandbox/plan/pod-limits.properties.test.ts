@@ -9,7 +9,7 @@ import { countOf, excess, isUnlimited, needs, PAGE, podLimitOf, resources } from
 import type { KnownContainer } from '../../support/resize/sources/known-pods.ts';
 import { knownPods, limitOf, size, stateOf } from '../../support/resize/sources/known-pods.ts';
 
-/** Whether a sidecar or an init container has a limit before, and none after. */
+/** Whether a sidecar or an init container loses its limit between the two states. */
 function losesLimit(state: PodState, end: PodState, resource: Resource): boolean {
   const hasLimit = ({ memory, cpu }: LiveContainer): boolean => (resource === 'memory' ? memory : cpu.quota) !== 'max';
   const uncounted = new Set(
@@ -92,8 +92,8 @@ test.each(['1.36', '1.35', 'runtime'] as const)(
         const then = pod.containers.map((one) => (one.name === 'a0' ? { ...one, limit: to } : one));
         const { memory = pod.podLimit } = podLimitsFor(stateOf(view, pod), [{ id: 'a0', memory: to }]);
         if (memory === 'max') throw new Error('the limit of the pod is gone');
-        // The runtime does not report of what was not created, and may not tell an init container from one that is
-        // done.
+        // The runtime does not report containers before their creation, and may not distinguish an init container that
+        // has ended.
         const isSeen = ({ state }: KnownContainer): boolean =>
           view !== 'runtime' || !['declared', 'ended'].includes(state);
         if (memory < pod.podLimit) expect(memory, 'lowered').toBeGreaterThanOrEqual(limitOf(then.filter(isSeen)));

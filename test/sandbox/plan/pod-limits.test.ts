@@ -68,7 +68,7 @@ describe('podLimitsFor', () => {
     expect(podLimitsFor({ ...pod('max', 33_000, exact), inPercents: true }, lowered)).toStrictEqual({
       cpu: cpu(25_560),
     });
-    // A larger difference is on purpose.
+    // A larger difference is taken as intended.
     expect(podLimitsFor({ ...pod('max', 34_000, exact), inPercents: true }, lowered)).toStrictEqual({});
     expect(podLimitsFor({ ...pod('max', 30_800, exact), inPercents: true }, raised)).toStrictEqual({});
   });

@@ -36,7 +36,7 @@ describe('sums of limits after every step', () => {
   test('KEP-1287: a rollback from any step keeps the sum of the limits within a finite pod limit and ends in the initial state', () => {
     holds(4000, any, ({ state, states, steps }) => {
       expectWithin(undone(states.at(-1)!, steps), 'requested');
-      // Rolling back a step leads to the state before it, so a rollback from any step passes the same states.
+      // Rolling back a step restores the state before it, so a rollback from any step passes through the same states.
       for (const [at, step] of steps.entries()) {
         if (!isDeepStrictEqual(apply(states[at + 1]!, reversed(step as Undoable)), states[at]))
           expect.fail(`the rollback of step ${at + 1} does not lead to the state before it`);

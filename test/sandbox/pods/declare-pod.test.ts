@@ -246,7 +246,7 @@ describe("pod declared by kubelet's state", () => {
     expect(pod.source).toBe('kubelet-state');
     expect(lines(pod)).toEqual([
       'a app running, 100',
-      // It may be an init container that fails, with c waiting for it.
+      // A container that may still be an init container that fails, with c waiting for it.
       'b unknown ended, 200, may be init',
       'c unknown declared, 50, may be init',
     ]);

@@ -20,6 +20,6 @@ test('two sandboxes without a pod uid do not belong to one pod', () => {
 test('a sandbox is replaced when a newer one of its pod is known', () => {
   const pods = [sandbox('first', 'u'), sandbox('second', 'u', 1), sandbox('other', 'v')];
   expect(pods.map((pod) => isReplaced({ pods }, pod))).toEqual([true, false, false]);
-  // One that is not known yet.
+  // The sandbox is not known yet.
   expect(isReplaced({ pods }, sandbox('third', 'u', 2))).toBe(false);
 });

@@ -54,7 +54,7 @@ describe('order of retries', () => {
     return answer;
   }
 
-  /** Fails the attempts of these pods, which have to come in this order and one at a time. */
+  /** Makes the attempts of these pods fail. The attempts must be made in this order, one at a time. */
   async function triedInOrder(...names: readonly string[]): Promise<void> {
     for (const name of names) {
       const call = await core.next();
@@ -67,7 +67,7 @@ describe('order of retries', () => {
     }
   }
 
-  /** Completes a resize of another pod, without an attempt of those that wait. */
+  /** Completes a resize of another pod, without an attempt of the waiting resizes. */
   async function completed(name: string, withOutcome: ResizeOutcome, request = ''): Promise<void> {
     const answer = resize(name, false, request);
     const call: CoreCall = await core.next();
@@ -76,7 +76,7 @@ describe('order of retries', () => {
     await answer;
   }
 
-  /** An outcome with other CPU requests of the container. */
+  /** An outcome that changes the CPU shares of the container. */
   function withShares(before: number, after: number): ResizeOutcome {
     const [container] = outcome.before.containers;
     const state = (shares: number): PodState => ({
@@ -146,7 +146,7 @@ describe('order of retries', () => {
       const middle = await deferred('middle', { priority: 500, isGuaranteed: false });
       clock.pass(10);
       await deferred('low');
-      // The first retries: each by its own timer, 750 ms after its first try.
+      // The first retries: each has a separate timer, 750 ms after the first try.
       clock.pass(730);
       await triedInOrder('high');
       clock.pass(10);
@@ -193,7 +193,7 @@ describe('order of retries', () => {
         await deferred('second');
         resizes.roomFreed();
         await triedInOrder('first', 'second');
-        // Not due for longer than resizes are tried early.
+        // Retries the first resize until its due time is beyond the limit for early tries.
         const { id } = resizes.newestOf('first')!;
         for (let tries = resizes.get(id).tries; tries < 8; tries += 1) {
           clock.setSystemTime(ms);
@@ -519,7 +519,7 @@ describe('a deferred resize', () => {
     const { id } = await answer;
     await before.resizes.storeAnnotations(web, volumes);
     await before.resizes.close();
-    // The shim restarts, a sandbox replaces the other one, and the shim restarts again.
+    // The shim restarts, another sandbox replaces the first one, and the shim restarts again.
     for (const newest of [web, second, second]) {
       const after = queue(before.store);
       after.newest.web = newest;

@@ -179,7 +179,7 @@ describe('states and bounds of the queue', () => {
           }
       };
       expect([taken('process 7'), taken('process 8'), taken('process 7'), taken('process 9')]).toEqual([4, 2, 0, 1]);
-      // The last one is left to the shim itself.
+      // The last place is reserved for the shim itself.
       expect(taken()).toBe(1);
     });
 
@@ -243,7 +243,7 @@ describe('a deferred resize', () => {
       await reached(queue.resizes, id, 'Deferred');
     }
     expect(waits.slice(0, 5)).toEqual([750, 1500, 3000, 3750, 3750]);
-    // Half of the delay is random: the maximum is 5 s.
+    // Half of the delay is random, so the maximum is 5 s.
     expect([retryDelay(99, 1, Reason.VOLUME_IN_USE), retryDelay(99, 1)]).toEqual([5000, 60_000]);
     expect(waits.at(-1)).toBe(3750);
   });
@@ -264,7 +264,7 @@ describe('a deferred resize', () => {
 
   test.each([
     ['containerd still starts', starting, 'BACKEND_UNAVAILABLE'],
-    ['the journal takes no record', diskFull, 'JOURNAL_UNAVAILABLE'],
+    ['the journal accepts no record', diskFull, 'JOURNAL_UNAVAILABLE'],
   ] as const)('a deferred resize stays deferred and stored while %s', async (_, error, reason) => {
     const { id } = await queue.deferred();
     queue.clock.pass(queue.clock.next ?? 0);

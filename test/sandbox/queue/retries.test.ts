@@ -4,7 +4,7 @@ import type { ActiveResize } from '../../../src/sandbox/queue/resize-table.ts';
 import { equalRanks, MOST_ABOVE, Retries } from '../../../src/sandbox/queue/retries.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
-// From the end of an attempt to the end of the turns, a few promises settle one after the other.
+// A few promises settle one after the other between the end of an attempt and the end of the turns.
 test.each(Array.from({ length: 12 }, (_, count) => count))(
   'KEP-1287: capacity that is freed %i promises after a retry of a deferred resize leads to another retry',
   async (count) => {

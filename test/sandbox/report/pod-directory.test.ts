@@ -179,7 +179,7 @@ describe('views of pods', () => {
     }
   }
 
-  /** Lists the pods, lets something happen, and describes them. Returns the number of calls by method, too. */
+  /** Lists the pods, calls `meanwhile`, and describes them. Also returns the number of calls by method. */
   async function view(
     meanwhile: () => void = () => undefined,
   ): Promise<{ readonly viewed: readonly ViewedPod[]; readonly calls: Readonly<Record<string, number>> }> {
@@ -195,7 +195,7 @@ describe('views of pods', () => {
     return { viewed, calls };
   }
 
-  /** The containers of a view: those that run, and the state of all. */
+  /** The containers of a view: the running ones, and the state of all. */
   const namesIn = ({ view: seen }: Pick<ViewedPod, 'view'>) =>
     'reason' in seen
       ? seen.reason
@@ -298,7 +298,7 @@ describe('views of pods', () => {
       const viewed: ViewedPod[] = [];
       for await (const each of viewsOf(pods, listed)) {
         viewed[each.at] = each;
-        // From the second description of the pods on.
+        // From the second description of the pods onwards.
         if (viewed.length === 3)
           runtime.on('ContainerStatus', () => {
             throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
@@ -318,7 +318,7 @@ describe('views of pods', () => {
       for await (const each of viewsOf(pods, listed)) {
         seen.push(each.at);
         viewed[each.at] = each;
-        // The second one is described next, and the first one has been.
+        // At this time, the first pod has been described, and the second one is next.
         if (seen.length === 1) for (const index of [0, 1]) addContainer(podId(index), 'agent');
       }
       const withAgent = {

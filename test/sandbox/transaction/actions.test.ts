@@ -30,7 +30,7 @@ let runtime: FakeRuntime;
 afterEach(() => runtime.close());
 
 describe('actions that lower a pod with swap', () => {
-  /** Steps that lower a memory limit of what has memory in swap. */
+  /** Steps that lower the memory limit of a cgroup that uses swap. */
 
   const text = (count: number): string => String(count * MiB);
   const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
@@ -208,7 +208,7 @@ describe('rollback of actions', () => {
   describe('the rollback of an update', () => {
     const { found, journal } = interrupted(() => runtime);
     const UPDATE = 'UpdateContainerResources';
-    /** The calls that the runtime does not get: containerd is away. */
+    /** Decides which calls the runtime does not receive, because containerd is down. */
     let isAway: (method: string, request: Buffer) => boolean;
     beforeEach(() => {
       isAway = () => false;
@@ -283,7 +283,7 @@ describe('rollback of actions', () => {
       isAway = (method, request) => {
         const wasSent = isSent;
         isSent ||= isUpdateOf(0)(method, request);
-        // The shim has to ask where the container's cgroup is.
+        // The shim has to request the path of the container's cgroup.
         if (isSent) runtime.node.cgroups.forget(containerId(0));
         return wasSent;
       };
@@ -354,7 +354,7 @@ describe('rollback of actions', () => {
       expect(await recover(runtime.node)).toBe(true);
       expect(journal()).toEqual([]);
     };
-    /** How the step rolls back after other events, and the number of updates if nothing is left to restore. */
+    /** The events that lead to a rollback of the step, and the number of updates if nothing has to be restored. */
     const ways: readonly (readonly [string, (meanwhile: () => void) => Promise<void>, number])[] = [
       [
         'by the transaction, since a later step has failed',
@@ -413,7 +413,7 @@ describe('rollback of actions', () => {
     const ROUND = [1, 5, 10, 20, 25, 50, 75, 100, 150, 200, 230, 250, 300, 400, 415, 435, 500, 600, 750, 800]
       .concat([820, 850, 1000, 1250, 1500, 1600, 1700, 2000, 2250, 2500, 2550, 3000, 3700, 4000, 8000])
       .map((milli) => milliCpuToShares(milli));
-    /** Where the new weight is, by the other formula, that of the old request. */
+    /** Pairs of shares for which the new weight, by the other formula, equals the weight of the old request. */
     const alike = ROUND.flatMap((to) => {
       const inverse = sharesOfWeight(weightOfShares(to, 'old'), 'new');
       return ROUND.filter((from) => from === inverse).map((from): [CpuShares, CpuShares] => [from, to]);

@@ -138,7 +138,7 @@ test('a rollback that waits for another update of the container fails after the 
   await rejected;
   expect(runtime.limitOf(0)).toBe(150 * MiB);
   end();
-  // No time passes meanwhile.
+  // Fake time does not advance during the rollback.
   await running.rollBack(raise);
   expect(runtime.limitOf(0)).toBe(100 * MiB);
 });

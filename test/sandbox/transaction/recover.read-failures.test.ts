@@ -95,7 +95,7 @@ describe('a recovery in which one read fails', () => {
     });
   });
 
-  /** Lets one read of limits or of a container fail. Returns whether there were so many. */
+  /** Makes one read of limits or of a container fail. Returns a function that reports whether that read occurred. */
   function failRead(number: number): () => boolean {
     const { tree, registry } = runtime.node;
     let reads = 0;
@@ -151,7 +151,7 @@ describe('a recovery in which one read fails', () => {
       });
       expect(stops.length).toBeGreaterThan(10);
       expect(new Set(after(stops).map(String))).toEqual(new Set([String(BEFORE)]));
-      // Some of them have failed half-way.
+      // Some recoveries have stopped half-way.
       expect(new Set(stops.map(String)).size).toBeGreaterThan(2);
     },
   );
@@ -172,7 +172,7 @@ describe('a recovery in which one read fails', () => {
     await (await begin(raise)).undoing();
     has([400, 150, 250]);
     asked.mockClear();
-    // As the last step is compared: the containers are rolled back.
+    // Fails the read of the comparison after the last step, when the containers are rolled back.
     vi.spyOn(runtime.node.tree, 'readLimits').mockImplementation((cgroup) => {
       if (found()[1] === 100) return Promise.reject(new Error('EIO'));
       return CgroupTree.prototype.readLimits.call(runtime.node.tree, cgroup);
@@ -202,7 +202,7 @@ describe('replaced sandboxes', () => {
     ],
   );
 
-  /** The runtime has removed the sandbox that the shim knows, and has another one of the pod. */
+  /** Simulates a runtime that has removed the known sandbox and has created another one for the pod. */
   function replaceSandbox(): void {
     runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: NEXT }] }));
     runtime.on('PodSandboxStatus', (request) => {
@@ -455,16 +455,16 @@ describe('rounded quotas', () => {
 
 describe('updates without an answer', () => {
   /**
-   * Updates that the runtime has not answered may still arrive: a containerd that is killed leaves the runc that it has
-   * started, and one that was stopped continues. The updates of one container arrive in order.
+   * Updates that the runtime has not answered may still take effect: a killed containerd does not stop its runc, and a
+   * stopped containerd continues. The updates of one container take effect in order.
    */
 
   const UPDATE = 'UpdateContainerResources';
-  /** An update that has not arrived yet. */
+  /** Delivers the update that has not taken effect yet. */
   let onItsWay: (() => void) | undefined;
   /** The runtime's answer to all calls, while it does not serve. */
   let refusal: RuntimeFailure | undefined;
-  /** A container whose updates are not answered. */
+  /** The id of a container whose updates are not answered. */
   let hangs: string | undefined;
 
   function arrive(): void {
@@ -496,7 +496,7 @@ describe('updates without an answer', () => {
     onItsWay = undefined;
     refusal = undefined;
     hangs = undefined;
-    // Deadlines come when a test says so. Unlike expect.poll, `eventually` does not advance the fake time.
+    // Deadlines expire only when a test says so. Unlike expect.poll, `eventually` does not advance the fake time.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   });
 
@@ -506,7 +506,7 @@ describe('updates without an answer', () => {
   });
   const { found, journal } = interrupted(() => runtime);
 
-  /** The first update of the first container to this limit reaches a runtime that ends with it. */
+  /** The runtime ends at the first update of the first container to this limit. */
   function goesAtUpdate(mebibytes: number): void {
     let isGone = false;
     runtime.wrapResponder(UPDATE, (request, before) => {
@@ -677,7 +677,7 @@ describe('updates without an answer', () => {
     await unanswered;
     isDescribed = false;
     const recovery = recover(runtime.node);
-    // No time passes meanwhile.
+    // Fake time does not advance during the update.
     await update(250, 1);
     await eventually(() => runtime.node.calls.isHeld(containerId(0)));
     await vi.advanceTimersByTimeAsync(2000);
@@ -729,7 +729,7 @@ describe('updates without an answer', () => {
       await eventually(() => runtime.node.calls.isHeld(containerId(0)));
       await vi.advanceTimersByTimeAsync(ms - 1);
       expect(isSettled).not.toHaveBeenCalled();
-      // A recovery would wait for 1.5 s.
+      // The recovery would otherwise wait for 1.5 s.
       await vi.advanceTimersByTimeAsync(1);
       await rejected;
     }

@@ -253,7 +253,7 @@ describe('recovery of a resize', () => {
     });
 
     test('KEP-1287: after a failed rollback, the pod keeps its new limit if a container that does not run needs it', async () => {
-      // The one that runs fits into the old limit.
+      // The running container fits into the old limit.
       const step: Step = { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } };
       await begin([{ kind: 'pod-memory', from: mi(300), to: mi(450) }, step]);
       has(450, 250);
@@ -536,7 +536,7 @@ describe('holds in the journal', () => {
     expect(record()).not.toHaveProperty('holds');
   });
 
-  /** The usage of the container falls as soon as memory.high is lowered, and stays until the test changes it. */
+  /** Makes the container's usage fall once memory.high is lowered, and stay until the test changes it. */
   async function heldContainer(): Promise<void> {
     const limits = (mebibytes: number) => ({
       containers: new Map([['c0', { memory: mi(mebibytes) }]]),
@@ -638,7 +638,7 @@ describe('memory.high', () => {
 
   afterEach(() => runtime.close());
 
-  /** A decrease to 512 MiB during which the process was killed, with memory.high as it is found afterwards. */
+  /** Simulates a kill of the process during a decrease to 512 MiB. `found`: memory.high after the kill. */
   async function cutOff(previous: PreviousHigh['memoryHigh'], found: Limit<Bytes>, more: object = {}): Promise<string> {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     await runtime.node.journal.begin(

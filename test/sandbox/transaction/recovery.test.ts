@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Recovery } from '../../../src/sandbox/transaction/recovery.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
-/** A recovery whose attempts return `outcomes` in order, and succeed after that. */
+/** A recovery whose first attempts return `outcomes` in order, and whose later attempts succeed. */
 function recovering(...outcomes: boolean[]) {
   const clock = new FakeClock();
   const tries: number[] = [];

@@ -38,7 +38,7 @@ function recorder(failing: { run?: readonly Step[]; undo?: readonly Step[] } = {
   return { actions, calls };
 }
 
-/** Applies the steps as a transaction does, with the caller's own call if they have it. */
+/** Applies the steps as a transaction does, and makes the caller's own call if the steps include one. */
 async function carryOut(
   steps: readonly Step[],
   { actions, calls }: ReturnType<typeof recorder>,

@@ -30,7 +30,7 @@ const asked = fc.constantFrom<readonly ('limit' | 'request')[]>(['limit'], ['req
 
 const sizeOf = (limit: number | undefined): Limit<Bytes> => (limit === undefined ? 'max' : bytes(limit));
 
-/** Returns the settings after a resize from `before` to the parts of `after` that are asked for. */
+/** Returns the settings after a resize from `before` to the requested parts of `after`. */
 function resized(
   before: Memory & { readonly request: number },
   settings: Settings,
@@ -50,7 +50,7 @@ const given = fc.record({ before: memory, after: memory, factor, feature, asked 
 
 type Given = typeof given extends fc.Arbitrary<infer Value> ? Value : never;
 
-/** Returns the amounts after the resize, and what is asked for. */
+/** Returns the amounts after the resize, and the requested changes. */
 function wantedOf({ before, after, asked: fields }: Given) {
   const limit = fields.includes('limit') ? after.limit : before.limit;
   const request = fields.includes('request') ? after.request : before.request;
@@ -77,7 +77,7 @@ test('KEP-2570: memory.high, memory.min and memory.low have the values that kube
       const reserved = Object.entries(settings).filter(([file, text]) => file !== 'memory.high' && text !== '0');
       const expected = {
         ...settings,
-        // A container without memory.high gets none: it may have none on purpose.
+        // A container without memory.high gets no memory.high, because a user may have removed it.
         ...(settings['memory.high'] !== 'max' && withHigh({}, then)),
         ...Object.fromEntries(reserved.map(([file]) => [file, String(then.request)])),
       };
@@ -107,7 +107,7 @@ test('KEP-2570: a memory.high that matches no formula and a memory.low that is n
       const { before, factor: throttling } = one;
       const set = bytes(high - (high % PAGE));
       fc.pre(![0.9, throttling].some((each) => kubeletHigh(before, each) === String(set)));
-      // Without a limit of its own, or with one from its pod, kubelet counts the memory of the node.
+      // Without its own limit, or with a limit inherited from the pod, kubelet uses the memory of the node.
       fc.pre(![0.9, throttling].some((each) => kubeletHigh({ ...before, limit: undefined }, each) === String(set)));
       fc.pre(Math.abs(reserved - before.request) >= PAGE);
       const settings = { 'memory.high': String(set), 'memory.low': String(reserved) };

@@ -38,7 +38,7 @@ interface Qos {
   readonly 'memory.low'?: string;
 }
 
-/** c0 with these values of kubelet, and c1 without memory QoS. Limits of 128 MiB. */
+/** Creates c0 with these values of kubelet, and c1 without memory QoS. Both have limits of 128 MiB by default. */
 function create(unified: Qos, limit = 128): void {
   const limits = { cpu_quota: 10_000n, cpu_period: 100_000n, memory_limit_in_bytes: BigInt(limit * MiB) };
   const files = { 'memory.min': '0', 'memory.low': '0' };
@@ -244,7 +244,7 @@ describe('memory.min and memory.low', () => {
       const earlier = { earlierMemoryRequests: { containers: { c0: mi(80) } } };
       const { steps } = await resize({ request: 16, limit: mi(100) }, earlier);
       expect([found()[file], podFile(file)]).toEqual([text(16), text(48)]);
-      // The pod's protection covers that of its containers at every instant.
+      // At every step, the pod's protection covers that of its containers.
       expect(steps.map(({ step }) => step.kind)).toEqual(['container', 'pod-unified', 'pod-memory']);
     },
   );

@@ -148,7 +148,7 @@ describe('a volume whose size limit is unknown', () => {
     expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
     policies.observe(POD, [cache(64, '0:51')], mi(64));
     expect([target(384, 64), policy()]).toEqual([mi(128), { kind: 'follow', atMost: mi(128) }]);
-    // Its size limit is no smaller than any mount of kubelet.
+    // The volume's maximum is at least the size of each mount by kubelet.
     policies.observe(POD, [cache(256, '0:52')], mi(256));
     expect(policy()).toEqual({ kind: 'follow', atMost: mi(256) });
   });
@@ -190,7 +190,7 @@ test('an annotation with a size or a share above the size limit in the spec give
       .get('cache');
   };
   for (const value of ['192Mi', '100%', '80%/web', 'follow']) expect(target(value, 32)).toBe(mi(64));
-  // A volume that is larger already keeps its size: it may store as much.
+  // A volume that is already larger keeps its size, because it may store that much.
   expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
 });
 

@@ -103,14 +103,14 @@ describe('connections of the API', () => {
   test('a connection above the limit is refused if all other connections have running calls', async () => {
     const others = new Connections();
     await others.open(API_LIMITS.connections, true);
-    // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until
-    // its deadline.
+    // ENHANCE_YOUR_CALM ends a running call with RESOURCE_EXHAUSTED. Otherwise the client reconnects until its
+    // deadline.
     await expect(shim.client.call('ListPods', {}, Date.now() + 5000)).rejects.toThrow(
       /RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED/,
     );
     expect(others.ended).toBe(0);
     expect(shim.lines).toContainEqual(expect.objectContaining({ level: 'warn', msg: 'too many client connections' }));
-    // There is room again when one of them has ended.
+    // There is room again when one of the connections has ended.
     others.sessions[7]?.destroy();
     const client = new ResizeClient(shim.path);
     await vi.waitFor(async () => expect((await client.call('ListPods', {}))['pods']).toHaveLength(1), LONG_WAIT);

@@ -403,7 +403,7 @@ describe('ResizePod and CancelResize', () => {
       const { code, reason, message, about } = await rejected;
       expect([code, reason, message, about['found']]).toEqual([9, 'MEMORY_NOT_RECLAIMABLE', '100 in use', '100']);
       const { resize } = await shim.client.call('GetResize', { id: about['resize'] });
-      // It may fit later, but the request does not ask for a retry.
+      // The decrease may fit later, but the request does not allow a retry.
       const expected = '100 in use; the request does not allow a retry (defer)';
       expect(resize).toMatchObject({ state: 'CANCELED', reason: 'MEMORY_NOT_RECLAIMABLE', message: expected });
       expect(shim.lines[0]).toMatchObject({ code: 'FAILED_PRECONDITION', resize: about['resize'], reason });
@@ -434,7 +434,7 @@ describe('ResizePod and CancelResize', () => {
         message: '100 in use',
       });
       for (const absent of ['id', 'steps', 'before', 'after', 'next_try']) expect(resize).not.toHaveProperty(absent);
-      // Without a retry it is rejected, and what can never fit is rejected with one.
+      // A request without a retry is rejected at once, and so is one that can never fit.
       for (const [defer, error] of [
         [false, inUse],
         [true, new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, 'no such container')],
@@ -466,7 +466,7 @@ describe('ResizePod and CancelResize', () => {
       await answer;
       const until = Date.now() + 3_600_000;
       const withDeadline = shim.client.call('ResizePod', { ...request, timeout: { seconds: 600 } }, until);
-      // The timeout is shorter.
+      // The timeout is shorter than the deadline.
       const second = await shim.core.next();
       expect(second.options.deadline).toBe(shim.clock.now() + 600_000);
       second.succeed();

@@ -206,7 +206,7 @@ describe('A13: PodSandboxStatus', () => {
   });
 
   test("a verbose PodSandboxStatus response has the kernel's values even if the pod's resizes cannot be read", async () => {
-    // Its cgroup is known then.
+    // The cgroup of the container is then known.
     await amendEvent(eventOf(stored(0, 64)));
     runtime.on('PodSandboxStatus', () => {
       throw new RuntimeFailure(status.UNAVAILABLE, 'gone');

@@ -36,14 +36,14 @@ test('a container counts as starting from the StartContainer request until the e
   };
   const start = (id: string) => begin(encode('StartContainerRequest', { container_id: id }));
   expect(registry.isStarting(ID)).toBe(false);
-  // The second one by a prefix of the id, as the runtime accepts it.
+  // The second id is a prefix, which the runtime accepts.
   const ends = [start(ID), start(ID.slice(0, 12))];
   expect(registry.isStarting(ID)).toBe(true);
   ends[0]!();
   expect(registry.isStarting(ID)).toBe(true);
   ends[1]!();
   expect(registry.isStarting(ID)).toBe(false);
-  // Neither one that is not known nor one that cannot be decoded counts.
+  // Unknown ids and ids that cannot be decoded do not count.
   start(containerId(7))();
   expect(registry.isStarting(containerId(7))).toBe(false);
   const call = { path, request: Buffer.from([255]), timeoutMs: Infinity, onEnd: () => expect.fail('not a start') };

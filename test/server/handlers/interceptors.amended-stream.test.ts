@@ -24,8 +24,8 @@ import { createLocalServer } from '../../../src/server/handlers/local-server.ts'
 import { localHandlers } from '../../../src/server/handlers/table.ts';
 import { serveConnection } from '../../../src/server/proxy/serve.ts';
 
-// A client that compresses its messages gets compressed responses, which the proxy cannot read. A client of the shim's
-// own for them would be one more that a broken backend can attack.
+// A client that compresses its messages gets compressed responses, which the proxy cannot read. A separate client of
+// the shim for them would add a target for a faulty backend.
 const PATH = '/s/Events';
 const identity = (bytes: Buffer): Buffer => bytes;
 

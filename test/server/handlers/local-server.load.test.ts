@@ -45,7 +45,7 @@ test('the server is loaded once; a connection ends if that fails, and the next o
     for (const connection of lost) connection.resume();
     await Promise.all(lost.map((connection) => once(connection, 'end')));
   }
-  // Clients call again and again.
+  // Clients repeat their calls.
   expect(lines.filter((line) => line.includes('server for compressed calls failed to load'))).toHaveLength(1);
   js.created = 1;
 

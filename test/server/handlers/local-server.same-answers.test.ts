@@ -32,7 +32,7 @@ import {
 } from '../../support/http2/wire.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
-// The proxy serves plain calls itself. What a client gets for the same bytes is the same as from a grpc-js server.
+// The proxy serves plain calls itself. For the same bytes, a client gets the same answer as from a grpc-js server.
 const WAYS = ['proxy', 'grpc-js'] as const;
 type Way = (typeof WAYS)[number];
 
@@ -175,7 +175,7 @@ const changed = (name: string, value: string | undefined): Buffer =>
 const parts = (...of: Buffer[]): Buffer =>
   Buffer.concat([open('/s/Echo'), ...of.map((part, at) => data(1, part, at === of.length - 1))]);
 
-/** The last column: whether the proxy itself serves the call. */
+/** The last column reports whether the proxy itself serves the call. */
 const cases: [string, Buffer, status: string | undefined, served: boolean][] = [
   [
     'a call with metadata',

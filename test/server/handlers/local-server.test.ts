@@ -35,7 +35,7 @@ import {
 } from '../../support/http2/wire.ts';
 import { collectUncaught } from '../../support/uncaught.ts';
 
-/** The handler of the intercepted call. Each test sets it. */
+/** The handler of the intercepted call. Each test sets one. */
 let handle: RawUnaryHandler;
 
 describe('handlers', () => {
@@ -54,7 +54,7 @@ describe('handlers', () => {
   let lines: Record<string, unknown>[];
   let counters = createCounters();
   const closing: (() => unknown)[] = [];
-  /** The handler of the fake backend, with the part of grpc-js's types that the tests use. Each test sets it. */
+  /** The handler of the fake backend, with the part of grpc-js's types that the tests use. Each test sets one. */
   let answer: (call: AnswerCall, respond: (error: object | null, response?: Buffer) => void) => void;
 
   beforeAll(async () => {
@@ -494,14 +494,14 @@ describe('clients that disconnect', () => {
       let called = 0;
       handle = async () => {
         called += 1;
-        // The first answers come after the client has gone, and the others fill everything on their way to it.
+        // The first answers arrive after the client has disconnected, and the others fill all buffers on the way to it.
         if (called <= LATE) await new Promise<void>((resolve) => waiting.push(resolve));
         return Buffer.alloc(answerSize);
       };
       const client = await connected();
       client.pause();
       call(client);
-      // The proxy reads no further when the client does not.
+      // The proxy stops reading when the client does not read.
       for (let quiet = 0, before = 0; quiet < 1000; before = called) {
         await turn();
         quiet = called === before && called > LATE ? quiet + 1 : 0;

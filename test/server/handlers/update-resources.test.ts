@@ -20,7 +20,7 @@ import { withEntries } from '../../e2e/resize/bad-input/case.ts';
 import { containerId, FakeRuntime, podConfig, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
 
 describe('forwarding of updates', () => {
-  // A caller may go away in the middle, such as a kubelet that restarts. Its resize is completed or rolled back.
+  // A caller may disconnect during a call, like a kubelet that restarts. Its resize is completed or rolled back.
   const identity = (bytes: Buffer): Buffer => bytes;
 
   let runtime: FakeRuntime;
@@ -120,7 +120,7 @@ describe('forwarding of updates', () => {
       let release = (): void => undefined;
       await callAndCancel(new Promise<void>((resolve) => (release = resolve)), outcome);
       release();
-      // The resize holds the lock of its pod.
+      // Waits for the end of the resize, which holds the lock of its pod.
       await runtime.node.lock.run(podConfig.metadata.uid, () => Promise.resolve());
       expect(found()).toEqual(values);
     });
@@ -166,7 +166,7 @@ test('rejects an update above 512 KiB without decoding it, and forwards one that
   await runtime.close();
 });
 
-// decode.speed.test.ts measures how long that takes.
+// decode.speed.test.ts measures the duration.
 test('decodes an update of almost the largest size that consists of map keys', async () => {
   const runtime = await FakeRuntime.start();
   const longest = withEntries(44_000, 'id', [2, 9]);

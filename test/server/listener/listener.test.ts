@@ -88,7 +88,7 @@ describe('listen', () => {
     shim.path = join(deep, 's');
     const random = vi.spyOn(Math, 'random');
     onTestFinished(() => random.mockRestore());
-    // The temporary name is as long for each number.
+    // The temporary name has the same length for each number.
     for (const number of [0, 0.01, 0.99]) {
       random.mockReturnValue(number);
       await expect(shim.start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
@@ -134,7 +134,7 @@ describe('listen', () => {
 
   test.each([1, 20])('accepts %i clients that connect in the event loop turn of the close', async (count) => {
     const listener = await shim.start();
-    // In a read, after which setImmediate runs with nothing accepted between.
+    // Waits for a read, after which setImmediate runs before any connection is accepted.
     await readFile(import.meta.filename);
     const sockets = Array.from({ length: count }, () => createConnection(shim.path));
     for (const socket of sockets) socket.on('error', () => undefined);

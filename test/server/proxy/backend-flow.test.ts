@@ -65,7 +65,7 @@ class Caller {
     return [...this.client.streams.keys()].every((id) => this.#isComplete(id));
   }
 
-  /** Bytes that wait in the proxy for the client. */
+  /** Bytes that are queued in the proxy for the client. */
   get waiting(): number {
     return [...this.proxy.core.streams.all()].reduce((sum, { down }) => sum + down.charged, 0);
   }
@@ -82,7 +82,7 @@ class Caller {
     return ended && Buffer.concat(received).equals(contents(id, this.client.plans.get(id)!).down);
   }
 
-  /** Lets both ends do all that they can. */
+  /** Transfers bytes between both ends until nothing moves. */
   #transfer(): void {
     const { client, backend } = this;
     for (let idle = 0; idle < 2; idle += 1) {
@@ -167,13 +167,13 @@ class Answers {
     this.proxy = openProxy({ readAhead, queueLimit, amend: () => undefined });
   }
 
-  /** Starts a call. Returns the window that the backend has for its response. */
+  /** Starts a call. Returns the backend's window for its response. */
   start(id: number, path: string): number {
     this.proxy.client.send(headers(id, request(path)), data(id, message(Buffer.alloc(0)), true));
     return this.#windowOf(id);
   }
 
-  /** Sends the first frame of a response of this many bytes. Returns the window that the backend has for the others. */
+  /** Sends the first frame of a response of this many bytes. Returns the backend's window for the rest. */
   begin(id: number, bytes: number): number {
     const first = message(Buffer.alloc(bytes - 5)).subarray(0, FRAME);
     this.proxy.backend.send(headers(id, RESPONSE), data(id, first));
@@ -181,7 +181,7 @@ class Answers {
     return this.#windowOf(id);
   }
 
-  /** Sends the rest of a response that fits into the window. Returns the window that is left before the trailers. */
+  /** Sends the part of a response that fits into the window. Returns the remaining window before the trailers. */
   complete(id: number, bytes: number): number {
     for (let rest = bytes - FRAME; rest > 0; rest -= FRAME) {
       const size = Math.min(rest, FRAME);

@@ -126,7 +126,7 @@ describe('outages of the backend', () => {
       const [ack, ...updates] = proxy.client.take();
       expect([ack!.type, ack!.flags]).toEqual([SETTINGS, 1]);
       expect(updates.filter(({ id }) => id === 0).map(({ payload }) => payload.readUInt32BE(0))).toEqual([30]);
-      // A call that crosses the GOAWAY is not answered: the client may send it again.
+      // A call that crosses the GOAWAY gets no answer, so the client may send it again.
       proxy.client.send(headers(9, request('/pass/late'), true), headers(11, request('/handle/late'), true));
       const local = proxy.locals[0]!;
       local.send(settings(), headers(5, RESPONSE), data(5, Buffer.from('done')), headers(5, OK, true));

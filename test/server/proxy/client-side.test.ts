@@ -203,7 +203,7 @@ describe('header blocks that refer to a large field again and again', () => {
       proxy.client.send(bombs(path));
       let largest = 0;
       let seen = 0;
-      // 93 MiB were written at once before.
+      // An earlier version wrote 93 MiB at once.
       for (let round = 0; round < STREAMS && seen < STREAMS; round += 1) {
         const written = server.takeBytes();
         largest = Math.max(largest, written.length);

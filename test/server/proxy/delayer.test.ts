@@ -83,7 +83,7 @@ describe('a delayed call', () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole.subarray(0, 7)));
     proxy.client.send(data(1, whole.subarray(7)));
-    // grpc-js ends a request with an empty frame.
+    // grpc-js ends a request with an empty DATA frame.
     proxy.client.send(data(1, Buffer.alloc(0), true));
     expect([typesOf(proxy.backend.take()), proxy.calls.length]).toEqual([[HEADERS], 1]);
     await proxy.release();
@@ -245,7 +245,7 @@ describe('a delayed call that ends early', () => {
 
   test("after the backend's reset of a delayed call, the backend gets nothing more, and the client gets its window back", async () => {
     const proxy = delayingProxy({ readAhead: 1000 });
-    // The client's window does not take the answer, so the stream stays open.
+    // The client's window is smaller than the answer, so the stream stays open.
     proxy.client.send(settings([4, 1]), stats(1), data(1, whole, true));
     proxy.backend.send(SETTINGS_ACK, headers(1, RESPONSE), data(1, whole.subarray(0, 1)));
     proxy.backend.send(data(1, whole.subarray(1)), rst(1, 8));

@@ -45,7 +45,7 @@ const FRAME_SIZE = 16_384;
 /** Its last message begins in the others' DATA frame: the backend's window ended 3 bytes above the limit. */
 const HELD_AFTER_OTHERS: Plan = { route: 'each', up: 0, down: 1 };
 
-/** The fate of a message of a stream: some stay as they are. */
+/** Amends a message of a stream, or leaves it unchanged. */
 const amendedMessage = (bytes: Uint8Array): Buffer | undefined =>
   bytes.length % 3 === 0 ? undefined : Buffer.concat([bytes, APPENDED]);
 
@@ -59,7 +59,7 @@ function messagesOf(id: number, its: Plan): { sent: Buffer; amended: Buffer }[] 
   });
 }
 
-/** Whether exactly these messages have arrived. If memory is limited, some may not have been amended. */
+/** Whether exactly these messages have arrived. With limited memory, some may not have been amended. */
 function arrived(received: Buffer, messages: ReturnType<typeof messagesOf>, isLimited: boolean): boolean {
   let at = 0;
   for (const { sent, amended } of messages) {
@@ -102,7 +102,7 @@ class World {
       readAhead,
       queueLimit,
       amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
-      // At once, or later.
+      // The amendment completes at once, or later.
       amendMessage: (_, bytes) =>
         bytes.length % 2 === 0 ? amendedMessage(bytes) : Promise.resolve(amendedMessage(bytes)),
       shared: holdingUpTo(2 ** 30),
@@ -207,8 +207,7 @@ describe('flow control', () => {
           const wanted = world.client.granted + readAhead;
           const least = Math.min(wanted, 0.75 * Math.max(65_535, queueLimit));
           expect(world.backend.window).toBeGreaterThanOrEqual(least);
-          // The first bytes of a message that is held are given back at once, also if a grant has replaced them
-          // already.
+          // The first bytes of a held message return their window at once, also if a grant has already replaced them.
           const most = Math.max(65_535, queueLimit) + FRAME_SIZE;
           expect(world.backend.window).toBeLessThanOrEqual(most);
           expect(world.proxy.core.streams.running).toBe(0);

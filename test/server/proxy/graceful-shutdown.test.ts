@@ -35,7 +35,7 @@ describe('graceful shutdown', () => {
   const numbersOf = (frames: readonly SeenFrame[]) =>
     frames.filter(({ type }) => type === GOAWAY).map(({ payload }) => payload.readUInt32BE(0));
 
-  /** Runs what is due after this time, and the turn of the event loop that follows. */
+  /** Advances the time, and runs the timers that are due and the following turn of the event loop. */
   const elapse = (milliseconds: number): void => {
     vi.advanceTimersByTime(milliseconds);
     vi.advanceTimersToNextTimer();
@@ -219,7 +219,7 @@ describe('graceful shutdown', () => {
     const event = message(Buffer.alloc(20, 'e'));
     for (const id of [1, 3, 5])
       proxy.backend.send(headers(id, RESPONSE), data(id, event.subarray(0, 10)), data(id, event.subarray(10)));
-    // This one has ended, behind DATA that the client does not read; the next one ends in the middle of a message.
+    // Stream 3 has ended, behind DATA that the client does not read. Stream 5 ends in the middle of a message.
     proxy.backend.send(headers(3, OK, true), data(5, event.subarray(0, 12)));
     proxy.client.take();
     proxy.core.shutdown();

@@ -219,7 +219,7 @@ describe('handled calls', () => {
       expect(proxy.core.options.shared.requests.total).toBe(0);
       proxy.client.take();
       proxy.client.send(data(1, whole.subarray(60), true));
-      // The window of the connection returns.
+      // The connection's window is returned.
       expect(proxy.client.take().map(({ type, id, payload }) => [type, id, payload])).toEqual([
         [WINDOW_UPDATE, 0, u32(whole.length - 60)],
       ]);
@@ -606,7 +606,7 @@ describe('starts of calls', () => {
     expect(refused.map((seen) => [seen.id, fieldsOf(seen)['grpc-status']])).toEqual([[1, '8']]);
     await vi.waitFor(() => expect(proxy.calls).toHaveLength(4), LONG_WAIT);
     expect(requests.total).toBe(0);
-    // Nothing is left that a later refusal could end: these calls run.
+    // No request remains that a later refusal could end, because these calls run.
     proxy.client.send(opened(11));
     for (let sent = 0; sent < 8; sent += 1) proxy.client.send(data(11, Buffer.alloc(10_000)));
     expect(proxy.calls.map(({ cancelled }) => cancelled)).toEqual([false, false, false, false]);

@@ -31,9 +31,9 @@ const PATH = '/each/GetContainerEvents';
 const APPENDED = Buffer.from('+kernel');
 
 interface Watch extends TestProxy {
-  /** The messages that the amendment has got, as text. */
+  /** The messages that were passed to the amendment, as text. */
   readonly asked: string[];
-  /** Answers the message that waits. */
+  /** Answers the waiting message. */
   answer(amended: Buffer | undefined): Promise<void>;
   refuse(): Promise<void>;
 }
@@ -307,7 +307,7 @@ describe('flow control', () => {
     const endless = Buffer.concat(Array.from({ length: 40 }, () => message(Buffer.alloc(150_000))));
     const accepted = send(proxy, endless, windows);
     expect(accepted).toBeLessThanOrEqual(101_000 + 200_005);
-    // It reads again: the rest arrives.
+    // The proxy reads again, so the rest arrives.
     let received = dataOf(proxy.client.take(), 1).length;
     let offered = accepted;
     const total = endless.length + 40 * APPENDED.length;
@@ -325,10 +325,10 @@ describe('flow control', () => {
     const proxy = watching({}, [4, 1000]);
     const windows = { stream: 1000, connection: 65_535 };
     const bytes = Buffer.concat([message(Buffer.alloc(2996)), message(Buffer.alloc(5000))]);
-    // Completed with window that the client has not given; of the second one comes what that has left.
+    // The first message is completed with window that the client has not granted, the second one gets the rest.
     const accepted = send(proxy, bytes, windows);
     expect(accepted).toBe(3001 + 999);
-    // The client has read the first one, and is slow to return window.
+    // The client has read the first message, and returns its window slowly.
     proxy.client.send(windowUpdate(0, 5000), windowUpdate(1, 2001 + APPENDED.length + 10));
     expect(dataOf(proxy.client.take(), 1)).toHaveLength(3001 + APPENDED.length);
     expect(accepted + send(proxy, bytes.subarray(accepted), windows)).toBe(bytes.length);

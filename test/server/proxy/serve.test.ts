@@ -62,7 +62,7 @@ describe('gRPC peers', () => {
 
   const called: Record<string, () => void> = {};
   const cancelled: Record<string, () => void> = {};
-  /** Never answers. Reports when it is called and when it is cancelled. */
+  /** A handler that never answers. Reports when it is called and when it is cancelled. */
   const hang =
     (name: string): Unary =>
     (call) => {
@@ -110,7 +110,7 @@ describe('gRPC peers', () => {
     return scene.startBackend();
   }
 
-  /** Messages of 16 MiB stay as they are: with more they were too long for their client. */
+  /** Messages of 16 MiB are not amended, because the result would be too long for their client. */
   const appendedToMessage = (bytes: Uint8Array): Buffer | undefined =>
     bytes.length > MiB ? undefined : Buffer.concat([bytes, APPENDED]);
 
@@ -479,7 +479,7 @@ describe('peers of node:http2', () => {
             if (!socket.write(last ? data(1, chunk.subarray(9), true) : chunk)) break;
           }
         };
-        // The backend answers when it has received preface, SETTINGS, windows and request.
+        // The backend answers when preface, SETTINGS, windows and request have arrived.
         let received = 0;
         socket.on('data', (bytes) => {
           const before = received;
@@ -525,7 +525,7 @@ describe('peers of node:http2', () => {
       const backend = net.createServer((socket) => {
         socket.on('error', () => undefined);
         socket.write(Buffer.concat([settings(), SETTINGS_ACK]));
-        /** Answers with what the sockets take and a little more. */
+        /** Sends an answer that is slightly larger than the buffers of the sockets. */
         const answer = async (): Promise<void> => {
           socket.write(headers(1, RESPONSE));
           while (connections[0]?.unsent === 0) {

@@ -49,7 +49,7 @@ describe('streams of one connection', () => {
     );
     expect(resetsOf(proxy.client.take())).toEqual([[5, ErrorCode.REFUSED_STREAM]]);
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
-    // Data that the client has sent before it knows that is dropped, and its window comes back.
+    // Data that the client sent before it received the reset is dropped, and its window is returned.
     proxy.client.send(data(5, Buffer.alloc(100)));
     expect(typesOf(proxy.client.take())).toEqual([WINDOW_UPDATE]);
     proxy.backend.send(frame(3, 0, 1, Buffer.alloc(4)));
@@ -91,7 +91,7 @@ test('SETTINGS that are not acknowledged take little memory, however many values
   const values = settings(...Array.from({ length: 2700 }, (_, at): [number, number] => [100 + at, 1]));
   proxy.client.send(many(LIMITS.settingsLimit, values));
   expect(proxy.core.control.unacknowledged).toHaveLength(LIMITS.settingsLimit);
-  // 15 MB were remembered before.
+  // An earlier version stored 15 MB.
   expect(JSON.stringify(proxy.core.control.unacknowledged).length).toBeLessThan(10_000);
 });
 
@@ -207,7 +207,7 @@ describe('H4: messages that are held', () => {
       proxy.client.send(many(100, data(1, Buffer.of(1))));
     }
     const after = process.memoryUsage();
-    // 320 MB were taken for 1 MiB before: one buffer for each byte.
+    // An earlier version used 320 MB for 1 MiB, with one buffer for each byte.
     expect(after.heapUsed + after.external - before.heapUsed - before.external).toBeLessThan(100 * bytes);
     expect(proxy.core.held.total).toBe(bytes + 5);
     proxy.core.destroy();
@@ -268,7 +268,7 @@ describe('amended responses that wait for a client without windows for its strea
       const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined }, [4, WINDOW]);
       proxy.client.send(windowUpdate(0, 1 << 30));
       answer(proxy, route, 100);
-      // 28 MiB waited before, and counted nowhere.
+      // In an earlier version, 28 MiB were queued without being counted.
       expect(waiting(proxy)).toBeGreaterThan(MiB);
       expect(waiting(proxy)).toBeLessThan(3 * MiB);
       const { held, queued } = proxy.core.options.shared;
@@ -368,7 +368,7 @@ describe('a request for the local server', () => {
     const parts = [1, 5, 16_384, 0, 9000, 16_384, 3].map((size, at) => Buffer.alloc(size, at + 1));
     proxy.client.send(headers(3, CALL), ...parts.map((part) => data(3, part)));
     expect(typesOf(proxy.locals[0]!.take())).toEqual([HEADERS]);
-    // The client may send more meanwhile: it has its window back.
+    // The client may send more data, because its window was returned.
     const returned = proxy.client.take().filter(({ type, id }) => type === WINDOW_UPDATE && id === 0);
     expect(returned.reduce((sum, { payload }) => sum + payload.readUInt32BE(0), 0)).toBe(41_777);
     proxy.client.send(data(3, Buffer.from('end'), true));
@@ -560,7 +560,7 @@ describe('held bytes', () => {
     for (const id of ids) send(id, response.length - 1, response.length);
   }
 
-  /** Sends requests that do not end, until no more of them are copied. */
+  /** Sends requests that do not end, until the proxy copies no more of them. */
   function unfinishedRequests(proxy: TestProxy): void {
     for (let id = 1, size = FRAME; size >= 1; id += 2) {
       const before = proxy.core.held.total;
@@ -598,7 +598,7 @@ describe('held bytes', () => {
         for (const client of clients) fill(client);
         expect(await call(shared, 30_000)).toEqual({ skipped: [], answer: 'amended' });
         if (count <= 2) expect(await call(shared, 2 * MiB)).toEqual({ skipped: [], answer: 'amended' });
-        // It does not keep the others from reading ahead either.
+        // The call also does not prevent the others from reading ahead.
         if (count <= 2) expect(shared.queued.isFull).toBe(false);
         expect(shared.held.total).toBeLessThanOrEqual(SHARED_LIMITS.held.all + count * SHARED_LIMITS.held.reserved);
         for (const { core } of clients) core.destroy();

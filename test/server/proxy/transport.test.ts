@@ -68,7 +68,7 @@ describe('Transport', () => {
   }
 
   test('small writes to a client that does not read take little more memory than their bytes', async () => {
-    // The kernel takes what it can, so that the rest waits here.
+    // The kernel accepts as much as it can, so that the rest is queued in the transport.
     while (transport.backlog === 0) write(Buffer.alloc(4096, 'k'), Buffer.alloc(4096, 'l'));
     const calls = vi.spyOn(socket, 'write');
     const before = process.memoryUsage().arrayBuffers;
@@ -93,7 +93,7 @@ describe('Transport', () => {
     await expectAll();
     await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
     expect(transport.backlog).toBe(0);
-    // Once more: memory of earlier bytes may be used again.
+    // Repeats the writes: memory of earlier bytes may be reused.
     drained.mockClear();
     client.removeAllListeners('data').pause();
     writeSmall(50_000);

@@ -31,7 +31,7 @@ async function serve(
     budget,
     ended: (end) => (seen.end = end),
   });
-  // Not before the function has returned.
+  // The answer must not be sent before the function has returned.
   expect(seen.answer).toBeUndefined();
   await serving;
   return seen;

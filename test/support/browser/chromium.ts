@@ -35,7 +35,7 @@ const chromiumPart: PackagedPart = {
   revision: 2,
   async arrange(unpacked, folder, finalFolder) {
     const program = join(unpacked, 'usr/lib/chromium');
-    // Leaves out the parts for debugging graphics and other languages.
+    // Omits files for debugging graphics, and other languages.
     const left = ['locales', 'libVkLayer_khronos_validation.so', 'libVkICD_mock_icd.so', 'chrome_crashpad_handler'];
     for (const name of await readdir(program))
       if (!left.includes(name)) await cp(join(program, name), join(folder, 'bin', name), { recursive: true });
@@ -93,7 +93,7 @@ export async function prepareChromium(progress: Progress): Promise<Chromium> {
 const NO_FRAME = 'Unable to capture screenshot';
 const MOST_CAPTURES = 5;
 
-/** Takes a screenshot. Where Chromium has no frame of the page, waits for the next one. Rejects after five captures. */
+/** Takes a screenshot. If Chromium has no frame of the page, waits for the next frame. Rejects after five captures. */
 export async function screenshot(
   page: Pick<Page, 'screenshot' | 'evaluate'>,
   options?: PageScreenshotOptions,

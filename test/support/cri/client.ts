@@ -188,7 +188,7 @@ function leadsBelow(link: string, root: string): boolean {
   try {
     return readlinkSync(link).startsWith(`${root}/`);
   } catch {
-    // Closed meanwhile.
+    // The descriptor was closed meanwhile.
     return false;
   }
 }

@@ -34,7 +34,7 @@ const cgroupfs: Driver = {
   containerName: (id) => id,
   make(folder, files) {
     mkdirSync(folder, { recursive: true });
-    // All that kubelet's own cgroups have: cpuset and hugetlb as well where the kernel has them.
+    // Enables all controllers of kubelet's cgroups, including cpuset and hugetlb if the kernel supports them.
     const controllers = readFileSync(join(folder, 'cgroup.controllers'), 'utf8').trim().split(' ');
     writeFileSync(join(folder, 'cgroup.subtree_control'), controllers.map((name) => `+${name}`).join(' '));
     writeFiles(folder, files);
@@ -49,7 +49,7 @@ type Property = readonly [name: string, type: 'b' | 't', value: string];
 const systemd: Driver = {
   parent(uid, qos) {
     const above = qos === 'guaranteed' ? ['kubepods'] : ['kubepods', `kubepods-${qos}`];
-    // A dash would start another level.
+    // A dash would create another level.
     const own = `${above.at(-1)}-pod${uid.replaceAll('-', '_')}`;
     return [...above, own].map((slice) => `/${slice}.slice`).join('');
   },
@@ -89,7 +89,7 @@ export function setProperties(unit: string, properties: readonly Property[]): vo
   callManager('SetUnitProperties', 'sba(sv)', [unit, 'true', ...array(properties)]);
 }
 
-/** Settings of a cgroup that kubelet does not have here, and their properties. */
+/** Cgroup settings that the simulated kubelet does not set, and their properties. */
 const SETTINGS = {
   'memory.low': 'MemoryLow',
   'memory.min': 'MemoryMin',

@@ -21,7 +21,7 @@ export interface PodSpec {
   readonly name: string;
   /** Default: a new uid. The pod's cgroup may already exist, as for another sandbox of the same pod. */
   readonly uid?: string;
-  /** How many sandboxes the pod has had before. */
+  /** Number of sandboxes that the pod has had before. */
   readonly attempt?: number;
   readonly containers: readonly ContainerSpec[];
   readonly volumes?: readonly VolumeSpec[];
@@ -40,7 +40,7 @@ export interface ContainerSpec {
   readonly name: string;
   readonly command: readonly string[];
   readonly resources: Resources;
-  /** How many containers of this name have been created before. */
+  /** Number of containers with this name that were created before. */
   readonly attempt?: number;
   /**
    * An init container: it runs to completion before the next one is created, and is not a container of the running pod.

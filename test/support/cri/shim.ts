@@ -11,7 +11,7 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string
 
 /** The shipped daemon as a separate process, with its log. */
 export class ShimProcess {
-  /** All that this process has started. */
+  /** All shims that this process has started. */
   static readonly started: ShimProcess[] = [];
   readonly log: LogLine[] = [];
   readonly exited: Promise<number | null>;
@@ -45,7 +45,7 @@ export class ShimProcess {
        * (src/core/crash-points.ts).
        */
       crash?: { readonly armed: string; readonly log: string };
-      /** Flags for Node. */
+      /** A build that stops at the point in `armed` and writes passed points to `log` (src/core/crash-points.ts). */
       nodeArgs?: readonly string[];
       /** Sockets and variables as passed by systemd. `listen` is then the address where the socket is bound. */
       passedOn?: PassedOn;
@@ -104,7 +104,7 @@ export class ShimProcess {
     }
   }
 
-  /** Lets the shim run on when this process ends. */
+  /** Keeps the shim running after the end of this process. */
   leave(): void {
     this.process.unref();
     this.process.stderr?.destroy();

@@ -73,7 +73,7 @@ export class Program {
   }
 }
 
-/** A flag of Node: becomes another user before the program is loaded. */
+/** Returns a flag for Node that changes the user before the program is loaded. */
 function becoming(uid: number): string {
   const script = `process.setgroups([]); process.setgid(${uid}); process.setuid(${uid});`;
   return `--import=data:text/javascript,${encodeURIComponent(script)}`;

@@ -32,13 +32,13 @@ if (mode.startsWith('serve')) {
 }
 `;
 
-/** For expect.poll. */
+/** Options for expect.poll. */
 export const LONG = { ...LONG_WAIT, interval: 20 };
 
-/** Constants with which the bypass serves at once, and each next start of the shim comes after a second. */
+/** Constants with which the bypass serves at once, and the shim is restarted after a second. */
 export const AT_ONCE = { UNSERVED: 0, PAUSE: 1, MOST: 1 };
 
-/** Constants with which the shim has more time to start than it takes on a busy machine. */
+/** Constants with which the shim has enough time to start on a busy machine. */
 export const PATIENT = { UNSERVED: 600, START: 600 };
 
 export interface RunOptions {
@@ -50,7 +50,7 @@ export interface RunOptions {
   readonly isLogStalled?: boolean;
 }
 
-/** The image's entry point in its own folder. The shim only answers its name. An HTTP/2 server is containerd. */
+/** The image's entry point in a separate folder. The shim only answers its name. containerd is an HTTP/2 server. */
 export class EntryPoint {
   readonly folder = mkdtempSync(join(tmpdir(), 'entry-'));
   readonly listen = this.at('run/cri.sock');
@@ -86,7 +86,7 @@ export class EntryPoint {
     chmodSync(this.at('backend/sock'), 0o640);
   }
 
-  /** The shim may read it at any time, so it is never incomplete. */
+  /** Sets the mode by a rename, because the shim may read the file at any time. */
   mode(text: string): void {
     writeFileSync(this.at('mode.new'), text);
     renameSync(this.at('mode.new'), this.at('mode'));
@@ -122,12 +122,12 @@ export class EntryPoint {
     return Number(/shim (\d+) waits/.exec(this.output)![1]);
   }
 
-  /** Waits until the file for the shim says this about the bypass. The log says it earlier. */
+  /** Waits until the file for the shim reports this state of the bypass. The log reports it earlier. */
   states(text: RegExp): Promise<void> {
     return expect.poll(() => readFileSync(this.at('run/.cri.sock.bypass'), 'utf8'), LONG).toMatch(text);
   }
 
-  /** Waits until clients can connect: the socket exists a moment earlier. Does not connect: that is a client. */
+  /** Waits until clients can connect, a moment after the socket exists. A connection would count as a client. */
   listens(): Promise<void> {
     const accepts = (line: string): boolean => line.endsWith(` ${this.listen}`) && line.split(' ')[3] === '00010000';
     return expect.poll(() => readFileSync('/proc/net/unix', 'utf8').split('\n').some(accepts), LONG).toBe(true);
@@ -137,7 +137,7 @@ export class EntryPoint {
     this.answer();
     if (this.process?.exitCode === null && this.process.signalCode === null) {
       const ended = once(this.process, 'exit');
-      // With its shim.
+      // Kills the entry point together with its shim.
       process.kill(-this.process.pid!, 'SIGKILL');
       await ended;
     }

@@ -21,7 +21,7 @@ interface BackendRights {
 /** A temporary folder with places for the shim's socket and the backend's. Each test gets a new one. */
 export class ListenerFolder {
   root = '';
-  /** Where {@link start} listens. */
+  /** The path on which {@link start} listens. */
   path = '';
   backendPath = '';
   accepted: Socket[] = [];
@@ -71,7 +71,7 @@ export class ListenerFolder {
   }
 }
 
-/** Returns a server without anything of the shim's listener. It closes each connection. */
+/** Returns a plain server, which does not use the shim's listener. It closes each connection. */
 export async function listenPlainly(at: string): Promise<Server> {
   const server = createServer((socket) => socket.destroy());
   server.listen(at);

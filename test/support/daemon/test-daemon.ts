@@ -139,7 +139,7 @@ export class TestDaemon {
     });
   }
 
-  /** Where {@link start} lets the daemon listen. */
+  /** Returns the socket on which {@link start} lets the daemon listen. */
   get listen(): string {
     return join(this.folder, 'shim/shim.sock');
   }

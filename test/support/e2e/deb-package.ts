@@ -28,7 +28,7 @@ export class DebPackage {
     await this.#dpkg('--install', this.#file);
   }
 
-  /** Does not reject if dpkg refuses. */
+  /** Resolves also if dpkg rejects the removal. */
   async remove(): Promise<{ readonly exitCode: number | undefined; readonly all: string }> {
     const { exitCode, all } = await this.#dpkg('--remove', 'cri-resize-shim').catch((error: unknown) => {
       if (error instanceof ExecaError) return error;

@@ -1,6 +1,6 @@
-// The part of kubelet that an exchange of the runtime affects. systemd starts it. It dials the endpoint of its flag,
-// the last drop-in that sets it, or its configuration, lists pods every second, and writes the result of each call as a
-// line of JSON with time, endpoint, and pods or error.
+// A fake kubelet for tests that replace the runtime. systemd starts it. It dials the endpoint of its flag, of the last
+// drop-in that sets one, or of its configuration, lists pods every second, and writes the result of each call as a line
+// of JSON with time, endpoint, and pods or error.
 import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Client, credentials } from '@grpc/grpc-js';
 

@@ -109,7 +109,7 @@ export class InstallerPod {
     return new InstallerPod(client, folder, uid, pod_sandbox_id, container_id);
   }
 
-  /** Returns its output, without the prefixes of the runtime. */
+  /** Returns the output of the pod, without the prefixes of the runtime. */
   log(): string {
     const file = join(this.folder, 'logs/installer.log');
     if (!existsSync(file)) return '';

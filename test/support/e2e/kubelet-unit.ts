@@ -8,10 +8,10 @@ import { expect } from 'vitest';
 export const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 export const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 export const CONFIG = '/var/lib/kubelet/config.yaml';
-/** A link to Node: what starts kubelet is called so. */
+/** A link to Node, because the process name must be kubelet. */
 const PROGRAM = '/opt/fake-kubelet/kubelet';
 const LOG = '/run/fake-kubelet.log';
-/** Holds the endpoint with which the fake kubelet does not start. */
+/** The endpoint with which the fake kubelet refuses to start. */
 export const REFUSES = '/run/fake-kubelet-refuses';
 export const SETTINGS = '/etc/cri-resize-shim/config.yaml';
 export const FLAGS = '/etc/default/cri-resize-shim';
@@ -72,7 +72,7 @@ export async function property(unit: string, name: string): Promise<string> {
 
 export const states = (): Promise<readonly string[]> => Promise.all(UNITS.map((unit) => property(unit, 'ActiveState')));
 
-/** Removes what a test of the package has left on this node. */
+/** Removes the files that a test of the package has left on this node. */
 export async function removePackage(): Promise<void> {
   await execa('systemctl', ['disable', '--now', ...UNITS], { reject: false });
   for (const folder of ['/etc/systemd/system', '/usr/lib/systemd/system'])

@@ -49,8 +49,8 @@ export class Kubelet {
   }
 
   /**
-   * Admits other limits. They are written before any call. If the limit of a container is lowered, the first try asks
-   * for the usage, and ends there: {@link sync} is the next one.
+   * Admits other limits, and writes them before any call. If the limit of a container is lowered, the first try
+   * requests the usage and ends there. {@link sync} is the next try.
    */
   admit(pod: RunningPod, memory: PodMemory): void {
     const { uid } = pod;
@@ -60,7 +60,7 @@ export class Kubelet {
     if (from !== undefined && containersToUpdate(from, memory).some(({ isLower }) => isLower)) this.ask(pod);
   }
 
-  /** Asks for the usage, as 1.34 and later do in each try to compare it with the limits. */
+  /** Requests the usage, as each try of 1.34 and later does to compare it with the limits. */
   ask({ sandboxId }: RunningPod): void {
     // The answer may come after the end of the shim or the test.
     this.cri.call('ListContainerStats', { filter: { pod_sandbox_id: sandboxId } }).catch(() => undefined);

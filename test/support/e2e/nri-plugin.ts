@@ -2,8 +2,8 @@ import { connect, type Socket } from 'node:net';
 import protobuf from 'protobufjs';
 
 /**
- * The parts of NRI that a plugin needs which answers UpdateContainer (github.com/containerd/nri, pkg/api/api.proto),
- * and of ttrpc (github.com/containerd/ttrpc, request.proto).
+ * The parts of NRI for a plugin that answers UpdateContainer (github.com/containerd/nri, pkg/api/api.proto), and of
+ * ttrpc (github.com/containerd/ttrpc, request.proto).
  */
 const proto = protobuf.parse(
   `syntax = "proto3";

@@ -8,7 +8,7 @@ export const PROGRAM = `${FOLDER}/dist/cri-resize-shim.js`;
 const NODE = `${FOLDER}/bin/node`;
 const STATE = '/var/lib/cri-resize-shim';
 
-/** A fault, and what ends it. */
+/** A fault, and the function that ends it. */
 export interface Fault {
   readonly title: string;
   readonly begin: () => void;
@@ -37,7 +37,7 @@ export function replaced(path: string, content: string | undefined): Pick<Fault,
   };
 }
 
-/** An invalid configuration file does not do this: the shim then forwards every call. */
+/** An invalid configuration file has another effect: the shim forwards every call. */
 export const invalidFlag: Fault = {
   title: 'an invalid flag',
   ...replaced(FLAGS, 'CRI_RESIZE_SHIM_FLAGS=--no-such-flag\n'),
@@ -49,7 +49,7 @@ export const unreadableState: Fault = { title: 'an unreadable state folder', ...
 export const faults: readonly Fault[] = [
   invalidFlag,
   { title: 'a missing Node', ...replaced(NODE, undefined) },
-  // env runs it as an empty script, which succeeds.
+  // env runs the empty file as a script, which succeeds.
   { title: 'an empty Node', ...replaced(NODE, '') },
   { title: 'a broken Node', ...replaced(NODE, '\x7fELF broken') },
   { title: 'a corrupt program file', ...replaced(PROGRAM, 'import {') },

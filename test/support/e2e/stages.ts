@@ -56,7 +56,7 @@ export class VolumeStage {
 // A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
 // pages are not.
 const outside = process.env['NODE_OUT'] ?? '';
-/** How long kubelet retries with the shim's help, and without it. */
+/** Time during which kubelet retries with the shim's help, and without it. */
 export const HELPED_MS = 20_000;
 export const ALONE_MS = 1500;
 

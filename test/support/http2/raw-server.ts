@@ -10,7 +10,7 @@ import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import type { SeenFrame } from './wire.ts';
 import { HEADERS, PREFACE, parseFrames, SETTINGS_ACK, settings, windowUpdate } from './wire.ts';
 
-/** One connection of a client, whose frames are read and answered by hand. */
+/** One connection of a client. Tests read and answer its frames. */
 export class RawPeer {
   /** All frames that have arrived. */
   readonly frames: SeenFrame[] = [];
@@ -91,7 +91,7 @@ export class RawPeer {
   }
 }
 
-/** A server on a unix socket that a test writes by hand. */
+/** A server on a unix socket whose frames a test writes. */
 export class RawServer {
   readonly folder = mkdtempSync(join(tmpdir(), 'raw-server-'));
   readonly path = join(this.folder, 's.sock');
@@ -152,7 +152,7 @@ export async function openRaw(path: string, ...pairs: [id: number, value: number
   return socket;
 }
 
-/** Writes, and waits while the other side does not read, but at most a second. */
+/** Writes bytes. Waits while the other side does not read, but at most a second. */
 export async function writeRaw(socket: Socket, bytes: Uint8Array): Promise<void> {
   if (!socket.destroyed && !socket.write(bytes))
     await Promise.race([once(socket, 'drain'), once(socket, 'close'), delay(1000)]);

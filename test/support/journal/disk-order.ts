@@ -3,7 +3,7 @@ import type * as Promises from 'node:fs/promises';
 /** Writes to disk, renames and removals, in this order: `sync a`, `rename a b`, `rm a`. */
 export const diskOrder: string[] = [];
 
-/** node:fs/promises that notes {@link diskOrder}, for `vi.mock`. */
+/** A node:fs/promises that records {@link diskOrder}, for `vi.mock`. */
 export function noting(original: typeof Promises): typeof Promises {
   return {
     ...original,

@@ -24,12 +24,12 @@ export class TestFolder {
   readonly logged: { level: string; fields: LogFields; message: string }[] = [];
   readonly #opened: Journal[] = [];
 
-  /** Opens a journal whose disk may take any time, unless `options` have a clock. */
+  /** Opens a journal whose disk operations have no time limit, unless `options` contain a clock. */
   open(options: JournalOptions = {}): Promise<Journal> {
     return this.openAnyBoot({ bootId: 'boot-1', ...options });
   }
 
-  /** Opens a journal that reads the boot id of the kernel, unless `options` have one. */
+  /** Opens a journal that reads the boot id of the kernel, unless `options` contain a boot id. */
   async openAnyBoot(options: JournalOptions): Promise<Journal> {
     const record = (level: string) => (fields: LogFields, message: string) =>
       void this.logged.push({ level, fields, message });

@@ -137,7 +137,7 @@ export class FakeApiServer {
     await closed;
   }
 
-  /** Reserves a port for a server that starts late. */
+  /** Reserves a port for a server that starts later. */
   async reserve(): Promise<this> {
     await this.start();
     await this.stop();
@@ -200,7 +200,7 @@ export class FakeApiServer {
     }
   }
 
-  /** A restored backup: the server has forgotten its last versions, and all watches end. */
+  /** Simulates a restored backup: the server has lost its last versions, and all watches end. */
   goBack(version: number): void {
     this.#version = version;
     this.endWatches();

@@ -8,7 +8,7 @@ import type { PostedEvent, TestCertificate } from './fake-api-server.ts';
 export interface ServedNode {
   readonly labels: Readonly<Record<string, string>>;
   readonly ready: 'True' | 'False' | 'Unknown';
-  /** Time of the last heartbeat of its kubelet; `now`: one that has just reported. */
+  /** Time of the last heartbeat of the node's kubelet. `now` means that it has just reported. */
   readonly heartbeat?: string;
   readonly deletionTimestamp?: string;
 }
@@ -93,7 +93,7 @@ export class FakeClusterApi {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Whether every connection is cut from now on. */
+  /** Sets whether every connection is cut from now on. */
   away(isAway: boolean): void {
     this.#isAway = isAway;
   }
@@ -228,6 +228,6 @@ const refusal = (code: number, message: string): Answer => ({
   body: { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message },
 });
 
-/** The words of the API server. */
+/** Returns the message of the API server. */
 const forbidding = (verb: string, resource: string, group: string): string =>
   `${resource} is forbidden: User "system:serviceaccount:cri-resize-shim:x" cannot ${verb} resource "${resource}" in API group "${group}"`;

@@ -21,7 +21,7 @@ export interface Behaviour {
   /** Whether kubelet uses the shim. */
   readonly drift?: () => Drift;
   readonly repairsDrift?: boolean;
-  /** Whether the shim runs, and which run it is. */
+  /** Returns whether the shim runs, and an identifier of that run. */
   readonly shim?: () => ShimRun;
   /** Further flags of the installer. */
   readonly flags?: readonly string[];
@@ -29,7 +29,7 @@ export interface Behaviour {
 }
 
 export const done: CommandResult = { code: 0, lines: [] };
-/** Does not expire while a test runs, although its pod may be delayed on a busy machine. */
+/** The Lease does not expire during a test, although the pod may be delayed on a busy machine. */
 const LEASE = '--lease-duration=1h';
 const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 
@@ -73,7 +73,7 @@ export class FakeCluster {
 
 export class FakeNode {
   readonly messages: string[] = [];
-  /** How often the pod has looked at kubelet. */
+  /** Number of times that the pod has checked kubelet. */
   looks = 0;
   isInstalled = false;
   isReady = false;
@@ -102,7 +102,7 @@ export class FakeNode {
       (line) => void this.messages.push(line),
       outside === undefined ? undefined : this.#mortal(outside(cluster.api)),
     );
-    // In real time no test waits for it.
+    // No test waits for it in real time.
     const spread = outside === undefined ? 0 : parts.times.spread;
     this.#parts = {
       ...parts,
@@ -152,12 +152,12 @@ export class FakeNode {
     await leave(this.#parts, this.#end.signal);
   }
 
-  /** The grace period of the pod ends. */
+  /** Simulates the end of the pod's grace period. */
   timeUp(): void {
     this.#end.abort(new Error('the grace period is over'));
   }
 
-  /** Ends the process in virtual time: it does and writes nothing more. What runs on the host continues. */
+  /** Simulates the end of the process in virtual time: it makes no more requests. Programs on the host continue. */
   vanish(): void {
     this.#isGone = true;
   }

@@ -1,4 +1,4 @@
-/** Names that lead elsewhere, hide something or break a parser, where they are used without a check. */
+/** Names that lead to other files, hide something or break a parser if they are used without a check. */
 export const hostileNames: readonly (readonly [title: string, name: string])[] = [
   ['nothing', ''],
   ['this folder', '.'],

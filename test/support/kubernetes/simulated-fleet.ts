@@ -51,14 +51,14 @@ export class SimulatedFleet {
     return this.clock.until(() => nodes.every(({ isReady }) => isReady), limitMs);
   }
 
-  /** The most nodes that were changed at the same time. */
+  /** The maximum number of nodes that were changed at the same time. */
   get most(): number {
     let [now, most] = [0, 0];
     for (const line of this.cluster.work) most = Math.max(most, (now += line.endsWith('install') ? 1 : -1));
     return most;
   }
 
-  /** The most requests within a time, counted from a moment on. In milliseconds. */
+  /** Returns the maximum number of requests within a period, counted from a time on. Both are in milliseconds. */
   busiest(within: number, from: number): number {
     const counts = new Map<number, number>();
     for (const at of this.requests)

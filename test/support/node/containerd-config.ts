@@ -13,7 +13,7 @@ export interface ContainerdSettings {
 export const containerdSocket = '/run/containerd/containerd.sock';
 const cniConfigFolder = '/run/node/cni';
 
-// No block devices, no other snapshotters, no traces: what cannot work in the node only slows the start.
+// Disables block devices, other snapshotters and traces, which cannot work in the node and only delay its start.
 const disabled = [
   'snapshotter.v1.btrfs',
   'snapshotter.v1.zfs',

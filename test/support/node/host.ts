@@ -6,7 +6,7 @@ import { execa } from 'execa';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { packageRoot } from '../../../tools/download/places.ts';
 
-/** Whether this machine itself can replace the node, or everything that it lacks. */
+/** Whether this machine itself can replace the node, or the list of everything that it lacks. */
 export type Host =
   | { readonly usable: true; readonly socket: string; readonly containerdVersion: string }
   | { readonly usable: false; readonly lacks: readonly string[] };

@@ -150,7 +150,7 @@ async function failing(action: () => Promise<number>): Promise<number> {
   }
 }
 
-/** Keeps the logs of a failed command, and removes any other folder that the user did not ask for. */
+/** Keeps and reports the logs of a failed command. Removes any other folder that the user did not request. */
 async function dropOrName(outDir: string, exitCode: number): Promise<void> {
   if (exitCode === 0 || (await readdir(outDir)).length === 0) await rm(outDir, { recursive: true });
   else progress(`exit code ${exitCode}; the node's logs are in ${outDir}`);

@@ -180,7 +180,7 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
     NODE_IMAGES: parts.images,
     NODE_OUT_ON_HOST: boot.outDir,
     NODE_CWD: boot.cwd,
-    // A path with a blank would become two. Such a checkout has to be where nothing is hidden.
+    // A path with a blank would become two. Such a checkout must be in a folder that the node does not hide.
     NODE_HOST_FOLDERS: [packageRoot(), boot.cwd, cacheRoot(), dirname(process.execPath)].join(' '),
     NODE_PATH: path.join(':'),
     NODE_TERMINAL: boot.terminal ? '1' : '0',

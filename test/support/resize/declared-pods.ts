@@ -17,7 +17,7 @@ interface IdleContainer {
   readonly kind: ContainerKind;
   readonly state: 'declared' | 'created' | 'ended';
   readonly limits: Amounts;
-  /** Its place among the containers that run. */
+  /** The position among the running containers. */
   readonly place: number;
 }
 
@@ -26,7 +26,7 @@ const size: fc.Arbitrary<Bytes> = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 1, max: 500 }).map((n) => bytes(n * 1_000_001)) },
 );
 
-/** A limit of each resource, or none; under the least quota of the kernel as well. */
+/** A limit of each resource, or none. Also below the kernel's minimum quota. */
 const amounts: fc.Arbitrary<Amounts> = fc
   .record({
     memory: fc.option(size, { nil: undefined, freq: 8 }),
@@ -58,7 +58,7 @@ export const declaration: fc.Arbitrary<Declaration> = fc.record({
 export function declaredPod(running: readonly LiveContainer[], { kinds, idle, level }: Declaration): DeclaredPod {
   const live = running.map(({ id }, place) => {
     const kind = place === 0 ? 'app' : kinds[place]!;
-    // The kernel's limits of a running container count, not those that it declares.
+    // For a running container, the limits in the kernel count, not the declared ones.
     const one: DeclaredContainer = { name: id, id, kind, state: 'running', limits: {} };
     return { place, one };
   });
@@ -78,7 +78,7 @@ export function declaredPod(running: readonly LiveContainer[], { kinds, idle, le
   };
 }
 
-/** A container as it counts in the limit of its pod. */
+/** The contribution of a container to the limit of its pod. */
 export interface Counted {
   readonly kind: ContainerKind;
   /** `unlimited` without a limit. */

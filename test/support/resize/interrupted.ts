@@ -6,8 +6,8 @@ import type { Step } from '../../../src/sandbox/plan/step.ts';
 import { containerId, type FakeRuntime, SANDBOX } from '../fake-runtime.ts';
 
 /**
- * Functions for a pod of two containers whose resize a crash has interrupted.
- * @param planned the steps of a resize that does not say other ones
+ * Functions for a pod of two containers whose resize was interrupted by a crash.
+ * @param planned the steps of a resize, if a test does not specify others
  */
 export function interrupted(runtime: () => FakeRuntime, planned: readonly Step[] = []) {
   const pod = async (): Promise<PodDescription> => (await runtime().node.registry.pod(SANDBOX))!;
@@ -35,7 +35,7 @@ export function interrupted(runtime: () => FakeRuntime, planned: readonly Step[]
       Number(runtime().read('memory.max')) / MiB,
       ...[0, 1].map((index) => runtime().limitOf(index) / MiB),
     ],
-    /** Returns the files of the journal's records. */
+    /** Returns the files of the records in the journal. */
     journal: (): string[] => readdirSync(runtime().stateFolder).filter((name) => name.endsWith('.json')),
   };
 }

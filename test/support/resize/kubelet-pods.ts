@@ -51,10 +51,10 @@ export function kubeletSettings(feature: Feature, memory: Memory, cpus = '1'): S
   }
 }
 
-/** How kubelet sets up the containers of a pod: by its configuration, and with requests as parts of the limits. */
+/** The way in which kubelet sets up the containers of a pod: its configuration, and requests as parts of the limits. */
 export interface Setup {
   readonly feature: Feature;
-  /** 1: equal to the limit. 0: no request. */
+  /** 1 means equal to the limit, and 0 means no request. */
   readonly parts: readonly number[];
 }
 
@@ -63,7 +63,7 @@ export const setup: fc.Arbitrary<Setup> = fc.record({
   parts: fc.array(fc.constantFrom(0, 0.25, 0.5, 1), { minLength: 10, maxLength: 10 }),
 });
 
-/** A request without a limit is a part of this size. */
+/** A request without a limit is a part of this amount. */
 const WITHOUT_LIMIT = 256 * MiB;
 
 /** Returns the containers with what kubelet derives for them. */

@@ -5,12 +5,12 @@ import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 
-/** A value that the shim writes for a time only. */
+/** A value that the shim only writes temporarily. */
 const LOWERED = markedHigh(bytes(40 * MiB));
 const UID = '11111111-2222-4333-8444-555555555555';
 const EARLIER = '11111111-2222-4333-8444-666666666666';
 
-/** memory.high of each cgroup before the shim was killed, as it left it, and after it is restored. */
+/** memory.high of each cgroup: before the shim was killed, after it was killed, and after it is restored. */
 const highs = {
   'pod/held': { old: 'max', left: LOWERED, right: 'max' },
   'pod/held-below': { old: bytes(100 * MiB), left: LOWERED, right: 100 * MiB },
@@ -62,7 +62,7 @@ export function leaveHighs(folder: string): void {
   writeFileSync(join(folder, 'state', `${EARLIER}.json`), text, { mode: 0o600 });
 }
 
-/** memory.high of each cgroup of {@link leaveHighs} once all that the shim has lowered for a time is restored. */
+/** memory.high of each cgroup of {@link leaveHighs}, once all temporary values are restored. */
 export const restoredHighs = Object.fromEntries(
   Object.entries(highs).map(([name, { right }]) => [name, String(right)]),
 );

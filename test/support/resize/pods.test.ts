@@ -75,7 +75,7 @@ test('the random pods declare containers of every kind in every state, with and 
   const kinds = ['app', 'sidecar', 'init', 'ephemeral'];
   const limits = ['memory', 'CPU'].flatMap((resource) => [`with ${resource} limit`, `without ${resource} limit`]);
   const all = states.flatMap((state) => kinds.flatMap((kind) => limits.map((limit) => `${state} ${kind}, ${limit}`)));
-  // To kubelet a running one without a limit is 0, and its first limit makes the pod need more.
+  // kubelet counts a running container without a limit as 0, and its first limit increases the needs of the pod.
   const isLeftOut = (what: string): boolean => /^running (sidecar|init), without/.test(what);
   expect([...seen]).toEqual(
     expect.arrayContaining([

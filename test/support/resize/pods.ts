@@ -211,14 +211,14 @@ interface Measure {
   readonly declared: (amounts: Amounts) => number;
 }
 
-/** The pod's limit by its containers, as kubelet has it. */
+/** The pod's limit by its containers, as kubelet computes it. */
 const limitOf = (state: PodState, measure: Measure): number =>
   kubeletLimit(countedIn(state, measure), levelOf(state, measure), Infinity);
 
 const levelOf = ({ declared }: PodState, measure: Measure): number =>
   declared?.limits === undefined ? Infinity : measure.declared(declared.limits);
 
-/** The containers that count: those that run with what they have, the others with what they declare. */
+/** Returns the containers that count: running ones with their limits in the kernel, others with declared limits. */
 export function countedIn({ containers, declared }: PodState, measure: Measure): readonly Counted[] {
   if (declared === undefined)
     return containers.map((container) => ({ kind: 'unknown', amount: measure.live(container) }));
@@ -307,7 +307,7 @@ const CPU_UNITS = 300_000;
 const amount = (limit: Limit<never> | number): number => (limit === 'max' ? UNLIMITED : limit);
 const rate = ({ quota, period }: CpuMax): number => (quota === 'max' ? UNLIMITED : quota * (CPU_UNITS / period));
 
-/** The limit of the pod by what its containers declare and have, without its overhead. */
+/** Returns the pod's limit by the declared and actual limits of its containers, without its overhead. */
 export function containersSum(state: PodState, resource: Resource): number {
   const declared = ({ memory, milliCpu }: Amounts): number => {
     if (resource === 'cpu') return milliCpu === undefined ? UNLIMITED : milliCpu * (CPU_UNITS / 1000);
@@ -319,15 +319,15 @@ export function containersSum(state: PodState, resource: Resource): number {
   return kubeletLimit(countedIn(state, { live, declared }), level, UNLIMITED);
 }
 
-/** Whether the pod has no limit by what its containers declare and have. */
+/** Whether the declared and actual limits of its containers leave the pod without a limit. */
 export const isUnlimited = (state: PodState, resource: Resource): boolean =>
   containersSum(state, resource) === UNLIMITED;
 
-/** The number of limits in that sum: each may be rounded. */
+/** Returns the number of limits in the sum of the containers, each of which may be rounded. */
 export const countOf = ({ containers, declared }: PodState): number =>
   declared?.containers.filter(({ kind }) => kind !== 'ephemeral').length ?? containers.length;
 
-/** The sum and the overhead in whole pages, as the kernel rounds a limit. */
+/** Returns the sum and the overhead in whole pages, rounded like a limit in the kernel. */
 export function needs(state: PodState, resource: Resource): number {
   const sum = containersSum(state, resource);
   if (resource === 'cpu') return sum + rate(state.overhead.cpu);
@@ -340,7 +340,7 @@ export const podLimitOf = (state: PodState, resource: Resource): number | 'max' 
   return state.cpu.quota === 'max' ? 'max' : rate(state.cpu);
 };
 
-/** By how much a sum exceeds the pod limit; negative if there is room, or no limit. */
+/** Returns the amount by which a sum exceeds the pod limit; negative if there is room or no limit. */
 export function excess(state: PodState, resource: Resource, sum: typeof needs = needs): number {
   const limit = podLimitOf(state, resource);
   return limit === 'max' ? -Infinity : sum(state, resource) - limit;

@@ -159,7 +159,7 @@ describe('postrm', () => {
   });
   const config = (): string => readFileSync(join(folder, CONFIG), 'utf8');
 
-  /** Removes the package. Returns the error output and what systemctl was asked for. */
+  /** Removes the package. Returns the error output and the requests to systemctl. */
   async function removal({ hasKubelet = true, what = 'remove' } = {}): Promise<{ stderr: string; calls: string }> {
     put('calls', '');
     put(

@@ -159,7 +159,7 @@ describe('the daemon of the single executable', () => {
   });
 });
 
-/** Returns the targets of a process's descriptors. Leaves out one that the process closes during the reading. */
+/** Returns the targets of a process's descriptors, without descriptors that the process closes during the read. */
 function openFiles(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
     try {

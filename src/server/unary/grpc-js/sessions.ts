@@ -22,8 +22,8 @@ const PROCESS = 'process ';
 let connections = 0;
 
 /**
- * Records whose a connection is: the client's process, or the connection itself if the process is unknown. grpc-js
- * reports the remote address of a session's socket to the handlers of its calls, and reads nothing else of it.
+ * Sets the owner of a connection: the client's process id, or the connection itself if the process is unknown. grpc-js
+ * reports the remote address of a session's socket to the handlers of its calls, and reads nothing more of it.
  */
 export function setOwner(session: ServerHttp2Session, peer: number | undefined): void {
   const remoteAddress = peer === undefined ? `connection ${(connections += 1)}` : `${PROCESS}${peer}`;
@@ -111,7 +111,7 @@ export function keepHandles(session: ServerHttp2Session): void {
   session.once('close', () => add(handles));
 }
 
-/** Beyond the limit, the handles that have been kept the longest go. A handle is in one of the sets only. */
+/** Adds handles. Above the limit, removes the oldest ones. A handle is only in one of the sets. */
 function add(handles: readonly unknown[]): void {
   for (const handle of handles) {
     older.delete(handle);
@@ -124,7 +124,7 @@ function add(handles: readonly unknown[]): void {
     }
 }
 
-/** After a full collection, the streams of sessions that had ended before are gone. */
+/** Releases handles: after a full collection, the streams of sessions that had ended before are gone. */
 function observeCollections(): PerformanceObserver {
   const seen = new PerformanceObserver((list) => {
     const isFull = list

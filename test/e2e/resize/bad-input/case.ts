@@ -29,14 +29,14 @@ export interface Refused {
   readonly by: 'shim';
   readonly code: number;
   readonly reason: string;
-  /** Texts that the message contains: the place and the value. */
+  /** Texts that the message must contain: the field and the value. */
   readonly says: readonly string[];
 }
 
 /** The runtime's answer, equal to its answer without a shim. Some requests succeed. */
 export interface PassedOn {
   readonly by: 'runtime';
-  /** The call that the shim makes to the runtime instead, if it is a different one. */
+  /** The call that the shim makes to the runtime, if it differs from the received call. */
   readonly instead?: { readonly method: string; readonly request: (node: BadInputNode) => object };
 }
 
@@ -147,7 +147,7 @@ export async function startNode(): Promise<BadInputNode> {
   const containers = [...pod.containers.values()];
   const extra: string[] = [];
   while (shared(containers) === undefined) {
-    // Not in the pod, whose limit would have to hold them.
+    // Creates the containers in another sandbox, because this pod's limit would have to include them.
     extra.push(await makeContainer(cri, sandboxes[1] ?? '', `more${extra.length}`));
     containers.push(...extra.slice(-1));
   }

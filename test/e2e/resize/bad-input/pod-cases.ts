@@ -45,7 +45,7 @@ const id = (name: string, pod_sandbox_id: string): BadCase => ({
   answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
 });
 
-/** A runtime that does not implement the call answers these when the shim asks for the status of the pod. */
+/** A case with the answer of a runtime without this call to the shim's request for the status of the pod. */
 const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
   name,
   call,

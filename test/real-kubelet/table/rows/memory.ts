@@ -165,7 +165,7 @@ const wasKilled = (pod: Pod): boolean => {
   return [state?.terminated, lastState?.terminated].some((ended) => ended?.reason === 'OOMKilled');
 };
 
-/** If kubelet tries between two kills, while the container runs, its raised pod limit heals without the shim. */
+/** If kubelet tries between two kills, while the container runs, it raises the pod limit even without the shim. */
 const heals = 'kubelet leaves the pod at its old limit, and the new one of the container does not fit in';
 
 /** No CPU limit, so that the container is killed soon. */

@@ -12,8 +12,8 @@ const restartFor = (resourceName: string) => ({
 });
 
 /**
- * Holds so many MiB that cannot be reclaimed if its limit is above them: dd reads one block, and cannot write more of
- * it than fits into a pipe that nobody reads.
+ * Allocates this much memory, which cannot be reclaimed if the limit is above it: dd reads one block, and cannot write
+ * more of it than fits into a pipe without a reader.
  */
 const holding = (mebibytes: number): Partial<Container> => ({
   command: [
@@ -56,7 +56,7 @@ export const resourceRows: readonly Row[] = [
       'memory down: b restarts': '0',
       [`at last: event ${DEFERRED}`]: 'no',
     },
-    // The pod uses more than its new limit until the restart. Its status has what the cgroup has.
+    // The pod uses more than its new limit until the restart. Its status reports the limit of the cgroup.
     wanted: ['memory down', 'at last'].flatMap((label) => {
       const reason = 'kubelet compares once, with a figure that may be from before it has killed the container';
       return [

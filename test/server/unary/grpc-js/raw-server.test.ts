@@ -139,10 +139,10 @@ describe('requests of all clients', () => {
       stream.end(framed(Buffer.alloc(bytes)));
       return outcome;
     };
-    // It runs, and keeps its bytes until it has ended.
+    // The call runs, and holds its bytes until it ends.
     const first = call('/s/Wait', 2 * MiB, connections[0]);
     await vi.waitFor(() => expect(raw.budget.bytes).toBe(2 * MiB), LONG_WAIT);
-    // With this one, only 50 KB would be left.
+    // With this call, only 50 KB would remain.
     const second = call('/s/Wait', 474_000, connections[1]);
     await vi.waitFor(
       () => expect(refused.length === 1 || raw.budget.bytes === 2 * MiB + 474_000).toBe(true),
@@ -160,7 +160,7 @@ describe('requests of all clients', () => {
     const part = framed(Buffer.alloc(2 * MiB)).subarray(0, MiB);
     const calls = Array.from({ length: 6 }, () => start('/s/Length'));
     for (const { stream } of calls) stream.write(part);
-    // Two fit. Each of the others is refused when its next part does not fit.
+    // Two calls fit. Each other call is refused when its next part does not fit.
     const codes: number[] = [];
     for (const { outcome } of calls) void outcome.then(({ code }) => codes.push(code));
     await vi.waitFor(() => expect(codes).toHaveLength(4), LONG_WAIT);

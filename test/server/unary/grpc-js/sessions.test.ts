@@ -35,7 +35,7 @@ async function collected(): Promise<void> {
   observer.disconnect();
 }
 
-/** Two full collections after the sessions. */
+/** Collects garbage until no handle of a session is left. */
 const noneKept = (): Promise<void> =>
   expect
     .poll(() => {

@@ -34,7 +34,7 @@ interface Share {
 
 const processors = 2;
 const swapBytes = 512 * MiB;
-/** Pages of 2 MiB, which containers get in multiples of the limit hugetlb.2MB.max. */
+/** Number of pages of 2 MiB. Containers get them by the limit hugetlb.2MB.max. */
 const hugePages = 32;
 
 async function startMachine(kernel: DebianKernel, start: KernelStart): Promise<ChildProcess> {
@@ -132,21 +132,21 @@ function machineArguments(
   ];
 }
 
-/** A comma separates qemu's options; two of them are one. */
+/** Escapes commas, which separate qemu's options, by doubling them. */
 const comma = (path: string): string => path.replaceAll(',', ',,');
 
 function kernelWords(start: KernelStart): string[] {
   return [
     ...['root=root', 'rootfstype=virtiofs', 'ro', 'console=ttyS0', 'panic=-1', `hugepages=${hugePages}`],
-    // They cost time in every system call, and nothing hostile runs here.
+    // Mitigations slow down every system call, and the node runs no hostile code.
     'mitigations=off',
-    // A pause of the host between two reads of different clocks is no fault of the clock. The others are slow to read.
+    // A pause of the host between reads of two clocks is not a clock fault. Other clock sources are slow to read.
     ...['tsc=reliable', 'nowatchdog'],
     ...initWords(start),
   ];
 }
 
-/** A machine whose memory runs out on the host is killed without a message. */
+/** Rejects if the host has too little memory, because it would kill the machine without a message. */
 async function checkMemory(bytes: number): Promise<void> {
   const text = await readFile('/proc/meminfo', 'utf8');
   const available = Number(/^MemAvailable:\s+(\d+) kB$/m.exec(text)?.[1]) * 1024;

@@ -29,7 +29,7 @@ export interface KernelStart {
   readonly terminal: number | undefined;
 }
 
-/** Positions in the kernel's list of open files. The first three belong to its own log. */
+/** Positions in the kernel's list of open files. The first three are for the kernel's own log. */
 export const channels = { stdin: 3, stdout: 4, stderr: 5, control: 6 } as const;
 
 export function kernelLog(folder: string): string {
@@ -106,7 +106,7 @@ async function isKvmUsable(kernel: DebianKernel): Promise<boolean> {
   const limit = setTimeout(() => probe.kill('SIGKILL'), limitMs);
   let log = '';
   probe.stdout.on('data', (data: Buffer) => (log += data.toString()));
-  // It says why it stopped the machine, and nothing else.
+  // qemu only reports why it stopped the machine.
   probe.stderr.on('data', () => probe.kill('SIGKILL'));
   try {
     return await new Promise((resolve) => {

@@ -11,7 +11,7 @@ export type Suite = 'bookworm' | 'trixie' | 'trixie-backports' | 'forky';
 export interface DebianPackage {
   readonly name: string;
   readonly suite: Suite;
-  /** Stands for its first dependency, whose name changes with its version. */
+  /** Represents its first dependency, whose name changes with its version. */
   readonly isMeta?: true;
 }
 

@@ -29,7 +29,7 @@ export interface GoModule {
    * repository.
    */
   readonly siblingVersion?: string;
-  /** The versions of other modules. For a module without go.mod, which would get the newest ones of each day. */
+  /** The versions of other modules, for a module without go.mod, which would otherwise get their newest versions. */
   readonly dependencies?: Readonly<Record<string, string>>;
   /** Other files: their names, and their paths in the module. */
   readonly files?: Readonly<Record<string, string>>;
@@ -128,7 +128,7 @@ export interface Built {
 /** The programs are not in the cache, and this machine cannot build them. */
 export class GoMissing extends NodeError {}
 
-/** The key has no names of fields: renaming one is no reason for another build of minutes. */
+/** The key does not contain field names, because renaming a field must not cause another build of minutes. */
 const recipeOf = ({ name, modules }: Built): Pick<Recipe, 'name' | 'key'> => ({
   name,
   key: JSON.stringify(modules.map((module) => Object.values(module) as unknown[])),
@@ -143,8 +143,8 @@ export const canObtain = async (built: Built): Promise<boolean> =>
   (await isCached(built)) || (await goToolchain()) !== undefined;
 
 /**
- * Programs that are built from their Go modules the first time: once for each content of their recipe, by whichever
- * command needs them first. Throws {@link GoMissing} without a Go toolchain.
+ * Returns programs, which are built from their Go modules the first time: once for each content of their recipe, by the
+ * first command that needs them. Throws {@link GoMissing} without a Go toolchain.
  */
 export async function obtainBuilt(built: Built, progress: Progress): Promise<Part> {
   const { modules, what, time } = built;

@@ -10,7 +10,7 @@ import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
 import { Archive, unpack } from './debian.ts';
 
 /**
- * A part made of packages, and the files of them that it has: a flat bin/ and lib/, independent of the folders in the
+ * A part made of packages, with a selection of their files in a flat bin/ and lib/, independent of the folders in the
  * packages.
  */
 export interface PackagedPart {
@@ -98,7 +98,7 @@ export async function obtainPackaged<const Wanted extends readonly (PackagedPart
   const downloads = new Downloads(suites, progress);
   try {
     const obtained = wanted.map(async (part) => part && obtain(cache, recipeOf(part, downloads), progress));
-    // The archive is closed once none needs it.
+    // The archive is closed once no part needs it.
     await Promise.allSettled(obtained);
     return (await Promise.all(obtained)) as PartsOf<Wanted>;
   } finally {

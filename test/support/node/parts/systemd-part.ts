@@ -24,7 +24,7 @@ const programs = [
 ];
 const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown', 'systemd-socket-proxyd'];
 
-/** The units that start, of those in Debian's packages: a node of containers has no terminals, disks and users. */
+/** The units of Debian's packages that start. A node for containers has no terminals, disks and users. */
 const started = {
   'sockets.target': ['dbus.socket', 'systemd-journald.socket', 'systemd-journald-dev-log.socket'],
   'sysinit.target': ['systemd-journald.service'],

@@ -33,7 +33,7 @@ const apps = fc.array(
   { minLength: 1, maxLength: 4 },
 );
 
-/** A pod whose init containers ended: kubelet made the app containers in order, up to the first that it pulls. */
+/** A pod whose init containers ended. kubelet created the app containers in order, up to the first pulled one. */
 export const knownPods = fc
   .record({ inits, apps, slack: fc.constantFrom(0, 0, 64 * MiB), ephemeral: fc.boolean() })
   .map(({ inits: before, apps: after, slack, ephemeral }) => {
@@ -58,7 +58,7 @@ export const limitOf = (containers: readonly KnownContainer[]): number =>
 export type View = 'spec' | '1.36' | '1.35' | 'runtime';
 export type KnownPod = typeof knownPods extends fc.Arbitrary<infer Value> ? Value : never;
 
-/** The shim's knowledge of a pod: its spec, the files of kubelet of some release, or the runtime's containers alone. */
+/** Returns the shim's view of a pod: its spec, the files of a release of kubelet, or only the runtime's containers. */
 function seenBy(view: View, { containers, ephemeral }: KnownPod): DeclaredPod {
   const debuggers: KnownContainer[] = ephemeral
     ? [{ name: 'debugger', kind: 'ephemeral', limit: bytes(0), state: 'running' }]
@@ -77,7 +77,7 @@ function seenBy(view: View, { containers, ephemeral }: KnownPod): DeclaredPod {
   return fromKubeletState(entryOf(view, containers), byName, new Map(stored));
 }
 
-/** The files of kubelet of this release about the containers of a pod. */
+/** Returns the entry in the files of this kubelet release for the containers of a pod. */
 export function entryOf(view: '1.36' | '1.35', containers: readonly KnownContainer[]): PodEntry {
   const listed = containers.filter(({ kind }) => kind !== 'init' || view === '1.36');
   return {
