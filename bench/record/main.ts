@@ -11,7 +11,7 @@ import { packageRoot } from '../../tools/download/places.ts';
 import { RECORDING } from '../load/file.ts';
 import { FILE, type RecordOptions } from './options.ts';
 
-/** `record-load`: records a real kubelet with many pods in a node, for `npm run bench -- --only "real load"`. */
+/** `record-load`: records a real kubelet with many pods in a node, for `npm run bench -- --only load`. */
 
 const say = progressOf('record-load');
 const NODE = { containerd: '2.1', runtime: 'runc' } as const;

@@ -17,7 +17,7 @@ const INTERVAL_MS = 100;
 /** A watched file's struct inotify_event has four words: watch, mask, cookie, and the name's length, 0. */
 const EVENT_WORDS = 4;
 
-/** Maximum number of watched files: twice kubelet's default maxPods. kubelet shares the user's inotify limit. */
+/** Maximum number of watched files: over twice kubelet's default maxPods. kubelet shares the user's inotify limit. */
 export const MAX_WATCHES = 256;
 
 /** Waits for another process to read a file and close it. */

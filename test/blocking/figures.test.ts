@@ -47,7 +47,7 @@ test('groups calls to one place into a row, and starts again when the rows are t
   expect(recorder.take()).toEqual({ rows: [], unknown: [] });
 });
 
-test('names at most twenty calls to unknown places', () => {
+test('reports at most 20 calls to paths that the docs do not name', () => {
   const recorder = new Recorder();
   for (let number = 0; number < 30; number += 1) recorder.add('stat', undefined, `/${number}`, 1);
   const { rows, unknown } = recorder.take();

@@ -190,7 +190,7 @@ describe('unreclaimable memory', () => {
 });
 
 describe('a lower swap limit', () => {
-  test('rejects a target below memory and swap usage together when the swap limit is lowered, though usage is below it', async () => {
+  test('rejects a target below the sum of memory and swap usage if the swap limit is lowered, even if memory usage is below the target', async () => {
     const memory = new FakeMemory(30 * MiB, 0);
     memory.swapped = 40 * MiB;
     const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));

@@ -255,7 +255,7 @@ describe('a failed write of a unit limit', () => {
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
   });
 
-  test('systemd: a limit write without an answer over D-Bus fails with SYSTEMD_UNAVAILABLE and restores unit and file', async () => {
+  test('systemd: a limit write without a D-Bus reply fails with SYSTEMD_UNAVAILABLE, and the unit and the cgroup file are restored', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       throw unavailable();

@@ -71,7 +71,7 @@ test('each fault occurs once before any occurs again', () => {
   expect(rounds.slice(5, 10).toSorted()).toEqual(faults);
 });
 
-test('integers have both bounds and nothing beyond', () => {
+test('random integers include both bounds and stay within them', () => {
   const random = new Random(1);
   const found = new Set(Array.from({ length: 500 }, () => random.integer(2, 5)));
   expect([...found].toSorted()).toEqual([2, 3, 4, 5]);

@@ -21,7 +21,7 @@ test('the name of an unknown status code is its number', () => {
   expect(grpcCodeName(-1)).toBe('-1');
 });
 
-test('the prefix of a message is a zero and its length in four bytes', () => {
+test('the prefix of a gRPC message is a zero byte and the message length in four bytes', () => {
   expect([...messagePrefix(0x01020304)]).toEqual([0, 1, 2, 3, 4]);
   const bytes = Buffer.alloc(MESSAGE_PREFIX_SIZE + 2, 0xff);
   writeMessagePrefix(bytes, 1, 7);

@@ -197,7 +197,7 @@ describe('two entries of a pod', () => {
   };
   const container = (change: object) => ({ ContainerResources: { ...first.ContainerResources, ...change } });
 
-  test('two entries of a pod are equal if they have equal content', () => {
+  test('two checkpoint entries of a pod are equal if their content is equal', () => {
     expect(isSameEntry(entryOf(first), entryOf(structuredClone(first)))).toBe(true);
     expect(isSameEntry(entryOf({}), entryOf({}))).toBe(true);
   });

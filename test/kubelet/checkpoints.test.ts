@@ -110,7 +110,7 @@ test('two checkpoints are read in a turn each, and reported once', async () => {
   expect([known(), changes]).toEqual([[64 * MiB, 32 * MiB], 1]);
 });
 
-test('a caller between two turns finds both checkpoints', async () => {
+test('a call between two event loop turns reads both checkpoints, and the listener is called once', async () => {
   const clock = new FakeClock();
   files.close();
   files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters });
@@ -210,7 +210,7 @@ test('an unknown checkpoint counts as absent, is counted each time, and is logge
   expect(counters.snapshot().foresight).toEqual({ unreadable: 3 });
 });
 
-test('a checkpoint that cannot be read frees no requests: the pods stay as they were read last, until it is removed', async () => {
+test('an unreadable checkpoint does not release resource requests: the pods read last still count until the file is removed', async () => {
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
   files.begin();

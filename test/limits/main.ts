@@ -16,7 +16,7 @@ import { attack, call, flood, type Latency, serve } from './roles.ts';
 const MOST_MEGABYTES = 150;
 const MOST_SLOWDOWN = 3;
 
-/** The shim releases memory within two checks, which are 10 s apart. */
+/** The shim releases memory within two checks, which are 5 s apart. */
 const AFTER_MS = 32_000;
 /** After this attack, memory must fall below this many MB. */
 const RELEASED = '1,000 short connections';

@@ -95,7 +95,7 @@ test('the lists of selection.ts name existing files and all projects that npm te
     ).toHaveLength(1);
 });
 
-test('the groups of topics name folders of end-to-end tests, each once', () => {
+test('each topic of a test group is a folder of test/e2e and occurs only once', () => {
   const topics = TOPICS.flat();
   expect(new Set(topics).size).toBe(topics.length);
   expect(readdirSync('test/e2e')).toEqual(expect.arrayContaining(topics));

@@ -157,7 +157,10 @@ export async function effectiveSettings(argv: readonly string[]): Promise<Effect
   return { configFile, settings };
 }
 
-/** Returns the configuration file in a command line, if any, unread. Throws ConfigError for invalid flags. */
+/**
+ * Returns the path of the configuration file in a command line, if any, without reading the file. Throws ConfigError
+ * for invalid flags.
+ */
 export function configFileIn(argv: readonly string[]): string | undefined {
   return runFlags(argv).configFile;
 }

@@ -20,8 +20,8 @@ export function errorLines(text: string, descriptor: number): string {
 }
 
 /**
- * Whether a file descriptor leads to the journal: systemd sets JOURNAL_STREAM to its device and inode
- * (systemd.exec(5)). A container's log, a file and a terminal get no prefix: nothing takes it off there.
+ * Whether a file descriptor is connected to the journal: systemd sets JOURNAL_STREAM to its device and inode
+ * (systemd.exec(5)). Lines to a container log, a file or a terminal get no prefix, because nothing removes it there.
  */
 export function leadsToJournal(descriptor: number, environment: NodeJS.ProcessEnv = process.env): boolean {
   const stream = environment['JOURNAL_STREAM'];

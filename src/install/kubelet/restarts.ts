@@ -220,7 +220,7 @@ export interface Stop {
 
 /** Ends within the last minutes that are more than an accident, or a person with kill(1). */
 const MOST_ENDS = 2;
-/** A kubelet that has run for so long does not end at its start. In seconds. */
+/** Uptime in seconds after which a running kubelet no longer counts as failing at startup. */
 const STEADY_SECONDS = 300;
 
 /** Describes a kubelet that does not run: stopped by a person, or ended on its own. @param state ActiveState */
@@ -243,7 +243,7 @@ export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
 
 /** The restarts of a running kubelet, from systemd. */
 export interface RestartNote {
-  /** `loop`: kubelet ends after each start. `note`: a single end, which is no problem. */
+  /** `loop`: kubelet exits after each start. `warning`: several restarts. `note`: one restart, which is harmless. */
   readonly kind: 'loop' | 'warning' | 'note';
   readonly text: string;
 }

@@ -9,7 +9,7 @@ import { historyTable, resizeCards } from './resizes.ts';
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-/** Allows the style and the script of the page, and its own address: no images, fonts, frames or other places. */
+/** Content security policy: the page's own style and script, and requests to its own origin; nothing else. */
 const policy = [
   "default-src 'none'",
   `style-src ${hashOf(style)}`,

@@ -295,7 +295,7 @@ interface SiteOptions {
   readonly signal: AbortSignal;
   /** Text of a given configuration. */
   readonly given?: string | undefined;
-  /** Text of a given kubeconfig. */
+  /** Content of the kubeconfig that `--kubeconfig` names. */
   readonly credentials?: string | undefined;
 }
 

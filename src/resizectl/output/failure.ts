@@ -106,7 +106,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
   EXCLUSIVE_CPUS: 'create the pod again with other CPU values; kubelet assigns its CPUs at creation only',
   PINNED_MEMORY: 'create the pod again with other memory values; kubelet assigns its memory at creation only',
   SWAP_NOT_RESIZABLE:
-    'change the limit alone, or create the pod again with another memory request; kubelet derives the limit on swap at creation only',
+    'change the limit alone, or create the pod again with another memory request; kubelet derives the swap limit at creation only',
   QOS_CLASS_CHANGES:
     'change limits and requests together as the message says; a pod gets another QoS class only if it is created again',
   DEADLINE: 'use a longer deadline',

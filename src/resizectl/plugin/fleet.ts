@@ -11,7 +11,7 @@ export interface FleetNode {
   /** The state of the shim: `ready`, or the findings of doctor. */
   readonly state: string;
   readonly bypass: string;
-  /** Whether kubelet uses the shim. */
+  /** The finding of doctor's check `kubelet`: whether kubelet uses the shim. */
   readonly kubelet: string;
   /** Why the node cannot be read. */
   readonly error: string;

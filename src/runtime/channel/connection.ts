@@ -38,7 +38,7 @@ const SMALL_FRAME = 64;
 export interface ConnectionEvents {
   /** Calls can begin: the server has sent its SETTINGS. */
   ready(connection: Connection): void;
-  /** A call may begin that could not before. */
+  /** Capacity may be available for another call: try to begin waiting calls. */
   available(): void;
   /** No further call can begin. Those that run continue. */
   leaving(connection: Connection): void;
@@ -340,8 +340,9 @@ export class Connection implements Runner {
 }
 
 /**
- * Returns how a call ends whose stream the server resets. grpc-go resets a stream with CANCEL at the deadline of its
- * call (internal/transport/http2_server.go), and its client reports the deadline, as the own timer of this client does.
+ * Returns the outcome of a call after the server reset its stream. At a call's deadline, grpc-go resets the stream with
+ * CANCEL (internal/transport/http2_server.go). Such a call ends with DEADLINE_EXCEEDED, as in grpc-go's client and as
+ * with the timer of this client.
  */
 function outcomeOf(stream: Stream, errorCode: number): Outcome {
   const now = steadyNow();

@@ -85,7 +85,7 @@ export class ServerSocket {
 
 /** Up to this many bytes, a copy costs less than a gathered write. */
 const GATHER_LIMIT = 65_536;
-/** Bytes that wait for the socket above which no further call begins. The kernel's buffer is full by then. */
+/** Limit of unsent bytes, above which no new call begins. The kernel's socket buffer is full by then. */
 export const BACKLOG_LIMIT = 65_536;
 /** Limit of bytes that wait for the socket, above which nothing is read: answers to the server's frames accumulate. */
 const OWN_BACKLOG_LIMIT = MiB;

@@ -133,7 +133,7 @@ export class Comparison {
     });
   }
 
-  /** Ends a call when kubelet may compare. Never rejects. */
+  /** Ends the wait of a call once kubelet may compare usage with its limits. Never rejects. */
   async #wait(call: WaitingCall, source: UsageSource, recheck: () => Promise<boolean>): Promise<void> {
     this.#count += 1;
     while (!call.isOver && !(await recheck()));

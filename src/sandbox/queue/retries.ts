@@ -89,7 +89,7 @@ export class Retries {
     if (this.#waiting.size === 0 || this.options.isStopping()) return;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
-      // Resizes that were added since the last attempt have no timer any more.
+      // Resizes added since the last attempt no longer have a timer: only another run retries them.
       this.#start();
     });
   }

@@ -146,7 +146,7 @@ export class Transaction {
 
 /** Applies and rolls back the steps of a plan. */
 export interface StepActions {
-  /** Applies and verifies a step. Rejects on failure, and with {@link StepSkipped} for no change on purpose. */
+  /** Applies and verifies a step. Rejects on failure, or with {@link StepSkipped} if it skips the step on purpose. */
   apply(step: Step): Promise<void>;
   /** Makes the caller's own call, which is this step of the plan. */
   call<Answer>(step: Step, call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer>;

@@ -118,8 +118,8 @@ class ProxiedCall implements ReceivedCall {
   #metadata: Metadata | undefined;
 
   /**
-   * @param call of a proxy whose clock is {@link steadyNow}
-   * @param peer the process of the client, if it is known
+   * @param call its proxy uses {@link steadyNow} as the clock
+   * @param peer process id of the client, if known
    */
   constructor(
     private readonly call: HandledCall,

@@ -33,7 +33,7 @@ export class BufferPool {
 
   /**
    * Copies bytes. Returns the copy and its block, which is undefined for a copy too large to share one.
-   * @param smallest bytes that a copy takes at least; what it does not need is `spare`, right behind it
+   * @param smallest minimum size to reserve in a block, in bytes; the unused rest follows the copy as `spare`
    */
   copy(bytes: Buffer, smallest: number): Copy {
     if (bytes.length === 0 || bytes.length > BLOCK_SIZE / 2)

@@ -3,7 +3,7 @@ export const CALL_COST = 1024;
 /** Total cost of the calls that start in one event loop turn after the first one: about 30 usual calls. */
 export const STARTS_COST = 32_768;
 
-/** A connection whose complete calls wait for their start. */
+/** A connection with completely received calls that wait to be started. */
 export interface WaitingCalls {
   /** Bytes of the request that starts next; undefined if none starts now. */
   readonly nextBytes: number | undefined;

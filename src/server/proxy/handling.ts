@@ -294,7 +294,7 @@ function isGrpcRequest(values: ReadonlyMap<string, string>): boolean {
   );
 }
 
-/** Whole milliseconds, as the timer counts them. */
+/** Returns the timeout in whole milliseconds, rounded down like the timer's; Infinity if there is none. */
 const timeoutOf = (values: ReadonlyMap<string, string>): number => {
   const timeout = values.get('grpc-timeout');
   return timeout === undefined ? Infinity : Math.floor(millisecondsOf(timeout));

@@ -155,9 +155,10 @@ export class RunningCalls {
   }
 
   /**
-   * Takes a place. Returns whether there was one. A connection has no more compressed calls than it leaves places to
-   * the others: half of the places if it is the first, a quarter if it is the second, and so on.
-   * @param own calls of the connection
+   * Reserves a slot for a call. Returns false if no slot is available. A connection may use a slot for compressed calls
+   * only if at least as many stay free as it then uses: half of them for the first connection, a quarter for the
+   * second, and so on.
+   * @param own the connection's calls that have a slot
    */
   take(own: OwnCalls, compressed: boolean): boolean {
     if (!this.all.admits(own.all, 1)) return false;

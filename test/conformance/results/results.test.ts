@@ -145,7 +145,7 @@ describe('the result of a conformance run', () => {
     expect(render([good])).toContain('needs iptables\n    refused');
   });
 
-  test('a conformance run fails, with the reason, if a spec passes only directly', () => {
+  test('a conformance run fails, and reports the reason, if a spec passes only without the shim', () => {
     const difference = { name: 'exec works', through: 'failed' as const, reason: 'Unavailable' };
     const bad = { ...good, verdict: { ...good.verdict, real: [difference] } };
     expect(succeeded([good, bad])).toBe(false);

@@ -15,7 +15,7 @@ test('a line that does not come from the log gets the priority of level info', (
   expect(withPriority('plain\n')).toBe('<6>plain\n');
 });
 
-test('only the file that systemd names is the journal', () => {
+test('a descriptor is connected to the journal only if JOURNAL_STREAM has its device and inode', () => {
   const descriptor = openSync('/dev/null', 'r');
   const { dev, ino } = fstatSync(descriptor, { bigint: true });
   expect(leadsToJournal(descriptor, { JOURNAL_STREAM: `${dev}:${ino}` })).toBe(true);

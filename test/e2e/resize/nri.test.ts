@@ -43,7 +43,7 @@ const keepMemory = (mebibytes: number): void =>
   void plugin.chooses.set(pod.id('a'), { memory: { limit: { value: mebibytes * MiB } } });
 
 describe('a plugin that keeps the value a container has (koordinator 3129, kubernetes 130598)', () => {
-  test('an NRI plugin keeps the memory of a container: update and resize succeed, and the pod follows the container', async () => {
+  test('if an NRI plugin overrides a memory limit, update and resize succeed, and the pod limit matches the applied value', async () => {
     await makePod();
     keepMemory(100);
     await update({ memory_limit_in_bytes: 120 * MiB });

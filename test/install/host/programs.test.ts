@@ -19,7 +19,7 @@ const FILES = [
   ...['node_modules/@koromix/koffi-linux-x64/koffi.node', ...KOFFI.map((name) => `node_modules/koffi/${name}`)],
 ];
 
-test('a program with its own Node is installed and started with it', async () => {
+test('a program that includes its own Node.js is installed and started with it', async () => {
   fake.put('from/dist/resizectl.js', '');
   const places = {
     program: { kind: 'folder', folder: at('from'), node: at('to/bin/node'), arch: 'x64' },

@@ -76,7 +76,7 @@ describe('the order of the places that set the endpoint', () => {
     },
   );
 
-  test('subfolders of drop-ins are read in their place, and links to folders are not read', async () => {
+  test('drop-in subfolders are read in lexical order with the files, and links to folders are skipped', async () => {
     put(CONFIG, sets('config'));
     dropIn('50-x/z.conf', sets('z'));
     dropIn('50-x.conf', sets('x'));

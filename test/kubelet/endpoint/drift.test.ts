@@ -30,7 +30,7 @@ test('a kubelet that bypasses the shim is a drift while the shim is enabled and 
 });
 
 test.each([`${ENABLED}/cri-resize-shim.service`, USED])(
-  'a kubelet that bypasses the shim after a removal is no drift: without %s',
+  'a kubelet that bypasses the shim after an uninstallation does not count as drift: without %s',
   async (file) => {
     rmSync(fake.at(file));
     expect(await drift(PAST)).toEqual({ state: 'unknown', note: 'kubelet is not expected to use the shim' });

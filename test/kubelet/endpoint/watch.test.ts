@@ -163,7 +163,7 @@ test('repeated failures to read the endpoint are logged once, and the next look 
   expect(await looks(1)).toBe('shim');
 });
 
-test('looks at kubelet every 15 s until it is closed, and reports a drift within a minute', async () => {
+test('checks the endpoint of kubelet every 15 s until the watch is closed, and reports drift within a minute', async () => {
   await looks(1);
   kubelet(CONTAINERD, 2000);
   peers = new Set();

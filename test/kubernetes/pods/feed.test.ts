@@ -176,7 +176,7 @@ describe('a pod with a changing claim to be a mirror pod', () => {
   const annotations = { 'kubernetes.io/config.mirror': 'uid-claimed' };
   const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
 
-  test('a pod whose claim to be a mirror pod changes is known only by its last uid, and is forgotten when it is deleted', async () => {
+  test('a pod that starts or stops claiming to be a mirror pod is known only by its current uid, and is forgotten when it is deleted', async () => {
     await server.start();
     server.set(pod('web', { annotations, ownerReferences }));
     feed();

@@ -349,7 +349,7 @@ describe('usage of a pod that the runtime has reported', () => {
     return () => isThrough;
   };
 
-  test('the next attempt of kubelet waits for cAdvisor if the runtime does not report the usage again', async () => {
+  test('the next resize attempt of kubelet waits for cAdvisor if the runtime does not report the usage again', async () => {
     const isPodThrough = calls('runtime');
     await node.settle();
     const isThrough = calls('cadvisor');

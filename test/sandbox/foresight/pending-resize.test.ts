@@ -196,7 +196,7 @@ describe('derivePendingResize with the declared pod', () => {
       expect(pending(192, 96)).toBe(160);
     });
 
-    test('a container missing in the runtime counts as an ended init container if the pod limit shows it', () => {
+    test('a container missing in the runtime counts as an exited init container if only that matches the pod limit', () => {
       const gone: DeclaredContainer = { name: 'setup', kind: 'unknown', state: 'declared', mayBeInit: true };
       const to = (limit: number) => {
         const pod = { ...state({ a: 150 }, limit), ...declares([app('a'), gone], 'kubelet-state') };

@@ -444,7 +444,7 @@ describe('usage that climbs back', () => {
     expect(note()).toContain(`but ${63 * MiB} bytes are in use that cannot be reclaimed`);
   });
 
-  test('KEP-1287: a decrease is Deferred within 5 s with figures if usage does not fall during reclaim, and reclaim continues', async () => {
+  test('KEP-1287: a decrease is Deferred within 5 s, with usage in the message, if reclaim does not lower usage, and reclaim continues', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
     node.admit('a', 64);
     expect(await timeToDefer()).toBeLessThan(5000);

@@ -107,7 +107,7 @@ describe('state of the sandbox', () => {
       ['is about to start', [100 * MiB], CREATED],
       ['is ending: it runs, but its process is gone', [100 * MiB], RUNNING],
     ])(
-      'a request waits while its container %s, because values in the runtime store have no effect then',
+      'a resize waits for the next start if its container %s, because stored values have no effect before that',
       async (_, others, state) => {
         await expect(resize(others, state, true)).rejects.toMatchObject({
           code: status.FAILED_PRECONDITION,

@@ -190,7 +190,7 @@ describe('graceful shutdown', () => {
     expect([proxy.client.ended, proxy.backend.ended]).toEqual([true, true]);
   });
 
-  test('ends a watch with UNAVAILABLE when no other stream runs', () => {
+  test('a graceful shutdown ends a watch with UNAVAILABLE once no other stream is open', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/Watch'), true), headers(3, request('/pass/A'), true));
     proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.from('event'))));

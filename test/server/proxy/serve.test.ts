@@ -452,7 +452,7 @@ describe('peers of node:http2', () => {
     });
   });
 
-  test('a connection counts as used when it opens, so that it does not end for another one before its first call', async () => {
+  test('a new connection counts as used when it opens, so that it is not closed in favor of another one before its first call', async () => {
     const server = net.createServer().listen(paths.backend);
     cleanUps.push(() => server.close());
     await once(server, 'listening');
