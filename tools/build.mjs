@@ -63,7 +63,7 @@ const generator = join(root, 'node_modules/@grpc/proto-loader/build/bin/proto-lo
 const generated = ['--grpcLib=@grpc/grpc-js', '--targetFileExtension=.d.ts', '--importFileExtension=.js'];
 for (const [proto, ...conversions] of [
   ['runtime/v1/cri.proto', '--keepCase', '--defaults'],
-  ['criresize/v1alpha1/resize.proto', '--keepCase', '--defaults', '--longs=Number', '--enums=String'],
+  ['criresize/v1alpha1/resize.proto', '--keepCase', '--defaults', '--enums=String'],
 ]) {
   const options = [...conversions, ...generated, '-I', join(root, 'proto'), '-O', join(root, 'dist/protos')];
   execFileSync(process.execPath, [generator, ...options, '--', proto]);

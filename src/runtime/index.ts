@@ -25,6 +25,7 @@ export {
 export {
   CgroupDriverName,
   ContainerState,
+  type Decoded,
   type LinuxContainerResources,
   type Messages,
   type Partially,

@@ -16,8 +16,8 @@ export const CgroupDriverName: typeof CgroupDriver = { SYSTEMD: 0, CGROUPFS: 1 }
 
 type Proto = ProtoGrpcType['runtime']['v1'];
 
-/** Enums are numbers, since a later version of CRI may have further values, and int64 is bigint. */
-type Decoded<T> = T extends Long
+/** A decoded message: int64 is bigint. Enums of CRI are numbers, since a later version may have further values. */
+export type Decoded<T> = T extends Long
   ? bigint
   : T extends number
     ? number

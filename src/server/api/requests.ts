@@ -69,7 +69,7 @@ export function readTerms({ dry_run, defer, timeout }: Requests['ResizePodReques
 function readTimeout(timeout: Requests['ResizePodRequest']['timeout']): number {
   if (timeout === null) return DEFAULT_TIMEOUT_MS;
   const { seconds, nanos } = timeout;
-  const ms = seconds * 1000 + nanos / 1e6;
+  const ms = Number(seconds) * 1000 + nanos / 1e6;
   if (ms > 0 && ms <= LONGEST_TIMEOUT_MS) return Math.ceil(ms);
   throw invalid('timeout', `${seconds}s ${nanos}ns`, `expected more than 0s and at most ${LONGEST_TIMEOUT_MS / 1000}s`);
 }

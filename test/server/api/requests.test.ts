@@ -66,6 +66,16 @@ describe('invalid requests to the resize API', () => {
     expect(shim.core.waiting).toBe(0);
   });
 
+  test.each(['9223372036854775807', '-9223372036854775808', '9007199254740993'])(
+    'the error of a ResizePod request with a timeout of %ss quotes this number exactly',
+    async (seconds) => {
+      const request = { ...good, timeout: { seconds, nanos: 0 } };
+      const { message, about } = await refusal(shim.client.call('ResizePod', request));
+      expect(message).toContain(`${seconds}s 0ns`);
+      expect(about['asked']).toBe(`${seconds}s 0ns`);
+    },
+  );
+
   test.each(['', '0', 'half', '0%', '2000%', '50%/A'])(
     'KEP-1287: a resize request with the invalid volume size %j is rejected',
     async (size) => {
