@@ -40,6 +40,7 @@ export {
   criOfMemoryMax,
   criOfSwapMax,
   formulasOf,
+  MAX_CPU_SHARES,
   MIN_CPU_SHARES,
   memoryMaxOfCri,
   NO_HUGE_PAGE_LIMIT,

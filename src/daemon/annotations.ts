@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Config, Reason, ShimError, systemClock } from '../core/index.ts';
 import type { KubernetesOptions, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
-import { isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
+import { excesses, isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { ResizeCore } from './resize-core.ts';
 
@@ -36,6 +36,12 @@ export async function watchKubernetes(
   apiServer.watched(watch);
   registry.watch({
     podAdded: ({ metadata }) => watch.podAdded(metadata),
+  });
+  node.transactions.listen({
+    ends({ pod, before, target }, _records, error) {
+      if (error !== undefined) return;
+      for (const { volume, warning } of excesses(before, target)) watch.volumeExceeds(pod.metadata, volume, warning);
+    },
   });
   decreaseReclaimer.watch((uid, { message }) => {
     const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);

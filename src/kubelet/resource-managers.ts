@@ -3,8 +3,10 @@ import { type Counters, type Log, messageOf } from '../core/index.ts';
 import { asObject, type JsonObject } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 
-/** The assignments of kubelet's static CPU and memory managers. */
+/** The policies of kubelet's CPU and memory managers, and the assignments of the static ones. */
 export interface ResourceManagers {
+  /** Whether the policy of the manager is `static`. */
+  isStatic(resource: 'cpu' | 'memory'): boolean;
   /** Returns the list of CPUs exclusive to a container or its pod. Undefined if the container shares its CPUs. */
   exclusiveCpus(podUid: string, container: string): string | undefined;
   /** Returns the list of the NUMA nodes that a container's memory is pinned to. Undefined if it is not. */
@@ -12,7 +14,11 @@ export interface ResourceManagers {
 }
 
 /** The empty state, used without kubelet's state files. */
-export const noResourceManagers: ResourceManagers = { exclusiveCpus: () => undefined, memoryNodes: () => undefined };
+export const noResourceManagers: ResourceManagers = {
+  isStatic: () => false,
+  exclusiveCpus: () => undefined,
+  memoryNodes: () => undefined,
+};
 
 /**
  * The state files of the managers. A file is read on demand if it has changed. kubelet replaces the files atomically.
@@ -25,6 +31,11 @@ export class ManagerFiles implements ResourceManagers {
   constructor(kubeletRoot: string, options: ManagerFilesOptions) {
     this.#cpu = new StateFile(kubeletRoot, 'cpu_manager_state', readCpuState, options);
     this.#memory = new StateFile(kubeletRoot, 'memory_manager_state', readMemoryState, options);
+  }
+
+  isStatic(resource: 'cpu' | 'memory'): boolean {
+    const state = resource === 'cpu' ? this.#cpu.read() : this.#memory.read();
+    return state?.isStatic ?? false;
   }
 
   exclusiveCpus(podUid: string, container: string): string | undefined {
@@ -77,6 +88,8 @@ class StateFile<Content extends { readonly fault?: string }> {
  * kubelet, options of unknown shape are skipped and the checksums are not verified.
  */
 interface ManagerState {
+  /** Whether the policy is the static one. */
+  readonly isStatic: boolean;
   /** Describes the entries that were not understood. Absent: none. */
   readonly fault?: string;
 }
@@ -115,10 +128,11 @@ function readState(text: string, policy: string, form: Form): Assignments | stri
   const state = typeof inner === 'object' ? inner : file;
   const fault = typeof inner === 'string' ? { fault: `"data": ${inner}` } : {};
   if (typeof state['policyName'] !== 'string') return 'it has no string "policyName"';
-  if (state['policyName'] !== policy) return { of: () => undefined, ...fault };
+  if (state['policyName'] !== policy) return { isStatic: false, of: () => undefined, ...fault };
   const [containers, pods] = [asObject(state['entries']), asObject(state['podEntries'])];
   const unknown = countUnknown(state, form);
   return {
+    isStatic: true,
     of: (podUid, container) =>
       form.listOf(own(asObject(own(containers, podUid)), container)) ??
       form.listOf(own(asObject(own(pods, podUid)), form.ofPod)),

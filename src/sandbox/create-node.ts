@@ -54,6 +54,7 @@ export function createNode({
     outcomes: new PodOutcomes(counters),
     history: new ResizeHistory({
       log,
+      counters,
       isKnown: (sandboxId) => registry.knownPod(sandboxId) !== undefined,
       nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
     }),
@@ -73,7 +74,7 @@ export function createNode({
   };
   listenToTransactions(node);
   watchRegistry(node);
-  restoreVolumesOnceRead(node);
+  restoreOnceRead(node);
   return node;
 }
 
@@ -102,15 +103,22 @@ function listenToTransactions({ transactions, outcomes, counters, log, recent, r
   if (recent !== undefined) transactions.listen(recordTransactions(recent, registry, tree));
 }
 
-/** Restores the volume records of all pods after the journal is read, and of those with records read later. */
-function restoreVolumesOnceRead(node: Node): void {
-  const { registry, journal } = node;
+/** Restores volume records and admitted requests after the journal is read, and of those with records read later. */
+function restoreOnceRead(node: Node): void {
+  const { registry, journal, admitted } = node;
+  const restoreAdmitted = (isRead: (podUid: string) => boolean): void => {
+    for (const [podUid, record] of journal.admitted()) if (isRead(podUid)) admitted.restore(podUid, record);
+  };
   // Includes pods that are added while the journal is read.
-  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(node, pod)));
+  void journal.restored().then(() => {
+    registry.pods.forEach((pod) => restoreVolumes(node, pod));
+    restoreAdmitted(() => true);
+  });
   journal.onLate((late) => {
     const uids = new Set(late.map(({ podUid }) => podUid));
     for (const pod of registry.pods)
       if (uids.has(pod.metadata.uid) || uids.has(pod.sandboxId)) restoreVolumes(node, pod);
+    restoreAdmitted((podUid) => uids.has(podUid));
   });
 }
 

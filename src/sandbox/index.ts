@@ -22,7 +22,7 @@ export { amountTexts, formatCpuLimit, formatMemory, formatShares, invalid } from
 export type { Explanation } from './plan/failures.ts';
 export type { MemoryRequests, ResizeState } from './plan/resize-request.ts';
 export { describeStep, type Step, type StepRecord } from './plan/step.ts';
-export type { KnownValues, PodLimits } from './plan/value-changes.ts';
+export type { KnownValues, PodLimits, ValueChange } from './plan/value-changes.ts';
 export { policyText } from './plan/value-changes.ts';
 export { idsInCgroup } from './pods/container-cgroups.ts';
 export { qosOfCgroup } from './pods/declare-pod.ts';
@@ -61,5 +61,5 @@ export {
 export { readinessOf } from './report/readiness.ts';
 export { recover, restoreLeftHighs } from './transaction/recover.ts';
 export { Recovery } from './transaction/recovery.ts';
-export { excessWarning } from './volumes/policies.ts';
+export { excesses, excessWarning } from './volumes/policies.ts';
 export { setVolumeAnnotated } from './volumes/volume-tracking.ts';

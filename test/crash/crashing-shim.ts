@@ -13,7 +13,7 @@ export interface Record {
   readonly podUid: string;
   readonly transaction?: object;
   readonly holds?: readonly object[];
-  readonly resizes?: readonly object[];
+  readonly resizes?: readonly { readonly kind?: string }[];
   readonly volumes: Readonly<{
     [volume: string]: { readonly source: string; readonly policy: { readonly size?: number } };
   }>;

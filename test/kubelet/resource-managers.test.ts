@@ -47,6 +47,16 @@ describe('the state of the CPU manager', () => {
   test('the CPU manager state assigns no CPUs with the policy none', () => {
     cpu({ policyName: 'none', defaultCpuSet: '', entries: { u: { app: '1' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
+    expect(managers.isStatic('cpu')).toBe(false);
+  });
+
+  test('the state of each manager shows whether its policy is static', () => {
+    cpu({ policyName: 'static', defaultCpuSet: '0' });
+    expect([managers.isStatic('cpu'), managers.isStatic('memory')]).toEqual([true, false]);
+    memory({ policyName: 'Static', entries: {} });
+    expect(managers.isStatic('memory')).toBe(true);
+    memory({ policyName: 'None' });
+    expect(managers.isStatic('memory')).toBe(false);
   });
 
   test('the CPU manager state is read again after kubelet has replaced or removed it', () => {

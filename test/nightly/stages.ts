@@ -97,6 +97,20 @@ export const stages: readonly Stage[] = [
     needsGo: true,
   },
   {
+    name: 'admission',
+    suite: 'kubelet',
+    flags: ['--only', 'admission', '--kubelet', '1.37'],
+    minutes: 120,
+    needsGo: true,
+  },
+  {
+    name: 'admission-static-cpu',
+    suite: 'kubelet',
+    flags: ['--only', 'admission', '--kubelet', '1.37', '--kernel', 'debian'],
+    minutes: 120,
+    needsGo: true,
+  },
+  {
     name: 'kubelet-systemd',
     suite: 'kubelet',
     flags: ['--only', 'installer', 'bypass', 'operator'],

@@ -28,7 +28,7 @@ import {
   obtainKubernetes,
   usualKubernetes,
 } from './programs.ts';
-import { compareSides } from './table/host.ts';
+import { compareSides, compareVerdicts } from './table/host.ts';
 
 /**
  * The suite `kubelet`: a real kubelet with a real API server resizes pods in test nodes. The last line of output has
@@ -36,7 +36,7 @@ import { compareSides } from './table/host.ts';
  */
 
 const say = progressOf('kubelet');
-const parts = ['table', 'pods', 'installer', 'bypass', 'operator'] as const;
+const parts = ['table', 'admission', 'pods', 'installer', 'bypass', 'operator'] as const;
 type Part = (typeof parts)[number];
 
 interface Flags {
@@ -63,7 +63,7 @@ const flags = new Command('kubelet')
   .addOption(
     new Option(
       '--only <part...>',
-      'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
+      'table: pods resized directly and through the shim, compared; admission: small resizes requested of kubelet and of ResizePod, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
         'installer: the DaemonSet under systemd, and upgrades of the node by kubeadm; bypass: the shim fails under systemd, and its package is removed; operator: what an operator does with a node, which has to be Ready at every moment',
     )
       .choices(parts)
@@ -74,7 +74,7 @@ const flags = new Command('kubelet')
       .choices(kernels)
       .default('uml'),
   )
-  .option('--title <text>', 'of the table, only rows with this text in "configuration: title"', '')
+  .option('--title <text>', 'of the tables, only rows with this text in "configuration: title"', '')
   .option('--logs <folder>', 'where the logs and observations of the nodes are left')
   .parse()
   .opts<Flags>();
@@ -87,12 +87,18 @@ interface Run {
 }
 
 /** Runs one release of containerd after the other, because the table has two nodes at a time. */
-async function table({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
+async function tables({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   for (const containerd of flags.containerd) {
-    const own = { kubernetes, containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
-    const timeoutMs = (flags.kernel === 'uml' ? 40 : 60) * 60_000;
-    outcomes.push(...(await compareSides({ ...own, kernel: flags.kernel, timeoutMs, say, signal })));
+    const { kernel, title } = flags;
+    const timeoutMs = (kernel === 'uml' ? 40 : 60) * 60_000;
+    for (const [part, compare] of [
+      ['table', compareSides],
+      ['admission', compareVerdicts],
+    ] as const) {
+      const own = { kubernetes, containerd, env, folder: join(folder, `${part}-${containerd}`), title };
+      if (flags.only.includes(part)) outcomes.push(...(await compare({ ...own, kernel, timeoutMs, say, signal })));
+    }
   }
   return outcomes;
 }
@@ -141,19 +147,16 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
 /** Runs all tests of one kubelet release. */
 async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: AbortSignal): Promise<Outcome[]> {
   const programs = await obtainKubernetes(kubernetes, say);
+  const env = { KUBERNETES_PROGRAMS: join(programs.folder, 'bin') };
+  const run = { kubernetes, folder: join(root, kubernetes), env, signal };
+  const compared = await tables(run);
+  if (flags.only.every((part) => part === 'table' || part === 'admission')) return compared;
   const kubectl = await prepareKubectl(say);
   const kubeadm = await obtainKubeadm(kubernetes, say);
   // Go is available, because Kubernetes was built with it.
   const helm = (await prepareHelm(say)) ?? 'helm';
-  const env = {
-    HELM: helm,
-    KUBERNETES_PROGRAMS: join(programs.folder, 'bin'),
-    KUBECTL: kubectl,
-    KUBEADM: join(kubeadm.folder, 'bin/kubeadm'),
-  };
-  const run = { kubernetes, folder: join(root, kubernetes), env, signal };
-  const compared = flags.only.includes('table') ? await table(run) : [];
-  return [...compared, ...(await others(run))];
+  const programsOfAll = { ...env, HELM: helm, KUBECTL: kubectl, KUBEADM: join(kubeadm.folder, 'bin/kubeadm') };
+  return [...compared, ...(await others({ ...run, env: programsOfAll }))];
 }
 
 async function main(): Promise<number> {

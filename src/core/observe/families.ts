@@ -107,7 +107,7 @@ export const families = {
   resizeStates: counter(
     'resize_states_total',
     ['state'],
-    'State transitions of resizes requested through the resize API or pod annotations, by state entered, as defined in KEP-1287. When no resize is in progress or deferred, Proposed equals the sum of Completed, Infeasible and Canceled.',
+    'State transitions of resizes, from any source, by state entered, as defined in KEP-1287. When no resize is in progress or deferred, Proposed equals the sum of Completed, Infeasible and Canceled. A request of a CRI client that changes nothing does not count. One that is deferred also counts as Canceled: its client repeats it as a new request.',
   ),
   stepDuration: histogram(
     'step_duration_seconds',

@@ -8,7 +8,14 @@ import {
   Reason,
   ShimError,
 } from '../../core/index.ts';
-import { type NodeAllocatable, type PodSpecs, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
+import {
+  type NodeAllocatable,
+  type PodSpecs,
+  type Resize,
+  type ResizeEvent,
+  type Resizes,
+  retryDelay,
+} from '../../sandbox/index.ts';
 import { apiOf } from '../client/api.ts';
 import { openConnection } from '../client/connection.ts';
 import type { PodAudience } from '../pods/audience.ts';
@@ -20,6 +27,7 @@ import { podWatch } from '../pods/pod-watch.ts';
 import { SpecStore } from '../pods/spec-store.ts';
 import { EventPoster, type PodEvent } from './events.ts';
 import { AnnotationRequests, type NodePods } from './requests.ts';
+import { ResizeEvents } from './resize-events.ts';
 
 export interface KubernetesOptions {
   /** A file, or {@link IN_CLUSTER}. */
@@ -47,6 +55,8 @@ export interface KubernetesWatch {
   readonly allocatable: NodeAllocatable;
   /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
+  /** A volume is larger than the memory limit of its pod, after a resize of either. */
+  volumeExceeds(pod: PodEvent['pod'], volume: string, warning: string): void;
   /** Clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
   /** kubelet no longer uses the shim, or uses it again. */
@@ -65,9 +75,17 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
   const poster = new EventPoster({ api, nodeName, clock, random, log });
   const reach = new Reach(log, nodeName);
   const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
-  void followResizes(options, (resize) => requests.reached(resize), signal);
-  void poster.run(signal);
   const specs = new SpecStore((sandboxId) => pods.isStatic(sandboxId));
+  const events = new ResizeEvents({ specs, post: (event) => poster.post(event) });
+  void followResizes(
+    options,
+    (event, resize) => {
+      events.reached(event);
+      if (resize !== undefined) requests.reached(resize);
+    },
+    signal,
+  );
+  void poster.run(signal);
   const claims = new PodClaims({ podsOf: (uid) => pods.named(uid), log, counters });
   const audience = all(specs, claims, requests);
   const allocatable = new AllocatableStore();
@@ -85,6 +103,13 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
     allocatable,
     decreaseDeferred: (pod, why) =>
       poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
+    volumeExceeds: (pod, volume, warning) =>
+      poster.post({
+        pod,
+        reason: 'VolumeSizeExceedsMemoryLimit',
+        note: `volume ${volume} ${warning}`,
+        at: clock.wallTime(),
+      }),
     bypassEnded: ({ start, end }) =>
       poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
     endpointChanged: (isDrift, note) =>
@@ -128,7 +153,10 @@ const all = (...audiences: readonly PodAudience[]): PodAudience => ({
   },
 });
 
-/** Passes on the states of all resizes, starting with unfinished ones, until aborted. Never rejects. */
+/**
+ * Passes on the events of all resizes, starting with the states of unfinished ones, until aborted. A new state of a
+ * resize of the queue comes with the resize; requests of the CRI are in no queue. Never rejects.
+ */
 export async function followResizes(
   options: {
     readonly resizes: Pick<Resizes, 'watch' | 'find'>;
@@ -137,7 +165,7 @@ export async function followResizes(
     readonly random: () => number;
     readonly log: Log;
   },
-  reached: (resize: Resize) => void,
+  reached: (event: ResizeEvent, resize: Resize | undefined) => void,
   signal: AbortSignal,
 ): Promise<void> {
   const { resizes, clock, random, log } = options;
@@ -145,10 +173,8 @@ export async function followResizes(
     try {
       const watch = resizes.watch();
       signal.addEventListener('abort', () => watch.end(), { once: true });
-      for await (const { resize, what } of watch) {
-        // Requests of the CRI have events too, and are in no queue.
-        const found = what.kind === 'state' ? resizes.find(resize) : undefined;
-        if (found !== undefined) reached(found);
+      for await (const event of watch) {
+        reached(event, event.what.kind === 'state' ? resizes.find(event.resize) : undefined);
         failures = 0;
       }
     } catch (error) {

@@ -8,6 +8,12 @@ import { wait } from '../pods/feed.ts';
 
 /** Reasons of pod events. Documented in docs/volumes.md unless noted otherwise. */
 export type EventReason =
+  /** KEP-1287, as kubelet names them. Documented in docs/resize.md. */
+  | 'ResizeStarted'
+  | 'ResizeCompleted'
+  | 'ResizeDeferred'
+  | 'ResizeInfeasible'
+  | 'ResizeError'
   | 'VolumeResized'
   | 'VolumeResizeDeferred'
   | 'VolumeResizeInfeasible'
@@ -35,6 +41,11 @@ export interface PodEvent {
 }
 
 const TYPES: Readonly<Record<EventReason, 'Normal' | 'Warning'>> = {
+  ResizeStarted: 'Normal',
+  ResizeCompleted: 'Normal',
+  ResizeDeferred: 'Warning',
+  ResizeInfeasible: 'Warning',
+  ResizeError: 'Warning',
   VolumeResized: 'Normal',
   VolumeResizeCanceled: 'Normal',
   VolumeResizeDeferred: 'Warning',
@@ -74,13 +85,18 @@ function podEventBody({ pod, reason, note, at }: PodEvent, nodeName: string): ob
     reporter: CONTROLLER,
     instance: nodeName,
     regarding: { apiVersion: 'v1', kind: 'Pod', namespace, name, uid },
-    action: reason === 'MemoryDecreaseDeferred' ? 'LowerMemory' : 'ResizeVolume',
+    action: actionOf(reason),
     type: TYPES[reason],
     reason,
     note,
     at,
   });
 }
+
+const actionOf = (reason: EventReason): string => {
+  if (reason === 'MemoryDecreaseDeferred') return 'LowerMemory';
+  return reason.startsWith('Resize') ? 'ResizePod' : 'ResizeVolume';
+};
 
 export const CONTROLLER = 'cri-resize-shim';
 

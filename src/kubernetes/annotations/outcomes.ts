@@ -1,12 +1,5 @@
 import { type Clock, Reason } from '../../core/index.ts';
-import {
-  type Explanation,
-  excessWarning,
-  formatMemory,
-  type PodIdentity,
-  type PodState,
-  type Resize,
-} from '../../sandbox/index.ts';
+import { type Explanation, formatMemory, type PodIdentity, type PodState, type Resize } from '../../sandbox/index.ts';
 import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
 import type { EventReason, PodEvent } from './events.ts';
 
@@ -62,7 +55,6 @@ export class Outcomes {
       switch (state) {
         case 'Completed':
           this.#once(pod, volume, text, 'VolumeResized', '', resizedNote(volume, text, resize));
-          this.#reportExcess(resize, volume, text);
           break;
         case 'Deferred':
           this.deferred(pod, volume, text, { reason, message });
@@ -90,11 +82,6 @@ export class Outcomes {
 
   #canceled(pod: PodIdentity, volume: string, text: string, why: string): void {
     this.#once(pod, volume, text, 'VolumeResizeCanceled', '', canceledNote(volume, text, why));
-  }
-
-  #reportExcess(resize: Resize, volume: string, text: string): void {
-    const note = exceedsNote(volume, resize);
-    if (note !== undefined) this.#once(resize.pod, volume, text, 'VolumeSizeExceedsMemoryLimit', '', note);
   }
 
   #once(pod: PodIdentity, volume: string, text: string, reason: EventReason, why: string, note: string): void {
@@ -128,13 +115,6 @@ const infeasibleNote = (volume: string, text: string, reason: string, why: strin
 /** Returns the text of an event about a resize that was canceled. */
 const canceledNote = (volume: string, text: string, why: string): string =>
   `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
-
-/** Returns a warning if the volume exceeds the pod's memory limit; otherwise undefined. */
-function exceedsNote(volume: string, { after }: Resize): string | undefined {
-  const size = sizeIn(after, volume);
-  const excess = after === undefined || size === undefined ? undefined : excessWarning(size, after.memory);
-  return excess === undefined ? undefined : `volume ${volume} ${excess}`;
-}
 
 const sizeIn = (state: PodState | undefined, volume: string) =>
   state?.volumes.find(({ name }) => name === volume)?.size;

@@ -2,13 +2,15 @@ import { type CgroupPath, type CgroupTree, isKubeletCgroup, meminfoSize, procTex
 import { type Bytes, bytes, Code, type Limit, Reason, ShimError } from '../../core/index.ts';
 import { type PodEntry, quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { compareLimits, formatMemory, formatMilli, sameMemory } from '../plan/amounts.ts';
+import type { AdmittedRecord, AdmittedRequestsOfPod } from '../journal/record.ts';
+import { compareLimits, sameMemory } from '../plan/amounts.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
 import type { Amounts } from '../pods/declared-pod.ts';
 import { podName } from '../pods/names.ts';
 import type { NodeAllocatable } from '../pods/pod-spec.ts';
 import type { Limits, PodState } from '../pods/pod-state.ts';
 import { podCgroup } from '../pods/read-pod.ts';
+import { formatOf } from './pod-level.ts';
 import { RESOURCES, type Resource, type TotalRequests } from './pod-requests.ts';
 
 export interface RequestsChange {
@@ -107,9 +109,6 @@ function refusal(reason: Reason, pod: PodDescription, message: string, asked: st
 }
 
 const nameOf = (resource: Resource): string => (resource === 'memory' ? 'memory' : 'CPU');
-const formatOf = (resource: Resource, amount: number): string =>
-  resource === 'memory' ? formatMemory(bytes(amount)) : formatMilli(amount);
-
 /** The total that all pods may request, and the source of this figure. */
 interface Allocatable {
   readonly amount: number;
@@ -204,11 +203,11 @@ export function nodeSize(procRoot = '/proc'): Amounts {
 }
 
 /**
- * The requests of pods that a ResizePod has changed. They are not in kubelet's checkpoint, and the kernel has no file
- * for a memory request. Stored in memory only: after a restart of the shim, only kubelet's checkpoint counts.
+ * The requests of pods that a ResizePod has changed (KEP-1287, allocated resources). They are not in kubelet's
+ * checkpoint, and the kernel has no file for a memory request. The journal stores them for the next process.
  */
 export class AdmittedRequests {
-  readonly #pods = new Map<string, { readonly requests: TotalRequests; readonly kubelet: string }>();
+  readonly #pods = new Map<string, AdmittedRecord>();
 
   /** Pods with changed requests, by uid. */
   get uids(): readonly string[] {
@@ -220,29 +219,47 @@ export class AdmittedRequests {
    * replaced meanwhile. The function returns whether it restored the record.
    * @param entry kubelet's present entry for the pod
    */
-  record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => boolean {
-    const before = this.#pods.get(podUid);
-    const own = { requests, kubelet: keyOf(entry) };
+  record(podUid: string, { memory, milliCpu }: TotalRequests, entry: PodEntry | undefined): () => boolean {
+    const present = this.#pods.get(podUid);
+    const before = present === undefined ? null : withoutBefore(present);
+    const own = { memory, milliCpu, kubelet: keyOf(entry), before };
     this.#pods.set(podUid, own);
     return () => {
       // The pod may have been removed, or its record replaced.
       if (this.#pods.get(podUid) !== own) return false;
-      if (before === undefined) this.#pods.delete(podUid);
-      else this.#pods.set(podUid, before);
+      this.restore(podUid, before ?? undefined);
       return true;
     };
+  }
+
+  /** Returns the record of a pod's last change for the journal, with the requests to restore after a rollback. */
+  recordOf(podUid: string): AdmittedRecord | undefined {
+    return this.#pods.get(podUid);
+  }
+
+  /** Replaces the record of a pod by that of the journal. */
+  restore(podUid: string, record: AdmittedRecord | undefined): void {
+    if (record === undefined) this.#pods.delete(podUid);
+    else this.#pods.set(podUid, record);
   }
 
   /** Returns a pod's requests; undefined if none are recorded, or if kubelet has admitted others since. */
   of(podUid: string, entry: PodEntry | undefined): TotalRequests | undefined {
     const found = this.#pods.get(podUid);
-    return found?.kubelet === keyOf(entry) ? found.requests : undefined;
+    if (found?.kubelet !== keyOf(entry)) return undefined;
+    return { memory: found.memory, milliCpu: found.milliCpu };
   }
 
   forget(podUid: string): void {
     this.#pods.delete(podUid);
   }
 }
+
+const withoutBefore = ({ memory, milliCpu, kubelet }: AdmittedRecord): AdmittedRequestsOfPod => ({
+  memory,
+  milliCpu,
+  kubelet,
+});
 
 const keyOf = (entry: PodEntry | undefined): string =>
   JSON.stringify([[...(entry?.requests?.containers ?? [])], entry?.requests?.pod]);

@@ -1,4 +1,4 @@
-import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
+import { MAX_CPU_SHARES, MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
 import { type Bytes, bytes, type CpuShares, cpuShares, PAGE_SIZE } from '../../core/index.ts';
 import { type MilliCpu, type PodEntry, quotaToMilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
 import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
@@ -115,7 +115,7 @@ export const amountsNow = (state: PodState, desired: DesiredPod): ContainerAmoun
   amountsAfter(state, unchanged(desired));
 
 /** Removes the changes from a resize request. */
-const unchanged = (desired: DesiredPod): DesiredPod => ({
+export const unchanged = (desired: DesiredPod): DesiredPod => ({
   ...desired,
   pod: {},
   containers: new Map(),
@@ -139,14 +139,14 @@ function amountsOfOne(
     requests?.memory;
   const milliCpu = requestOfShares(wanted.shares ?? live?.shares, requests?.milliCpu);
   const changed = amountsOf({ memory: wanted.memory ?? 'max', cpu: wanted.cpu ?? NO_CPU_LIMIT });
+  const cpuLimit = wanted.cpu === undefined ? now.milliCpu : changed.milliCpu;
+  // Shares have a maximum: a request above it is assumed to equal the limit.
+  const isMost = (wanted.shares ?? live?.shares) === MAX_CPU_SHARES && cpuLimit !== undefined;
   return {
     name,
     kind,
-    limits: pick(
-      wanted.memory === undefined ? now.memory : changed.memory,
-      wanted.cpu === undefined ? now.milliCpu : changed.milliCpu,
-    ),
-    requests: pick(memory, milliCpu),
+    limits: pick(wanted.memory === undefined ? now.memory : changed.memory, cpuLimit),
+    requests: pick(memory, isMost ? Math.max(cpuLimit, milliCpu ?? 0) : milliCpu),
     knows: {
       memory: memory !== undefined || requests !== undefined,
       milliCpu: wanted.shares !== undefined || live?.shares !== undefined || requests !== undefined,
@@ -180,28 +180,6 @@ export const pick = (memory: Amounts['memory'], milliCpu: MilliCpu | undefined):
   ...(memory !== undefined && { memory }),
   ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
 });
-
-/** Returns the requests of a pod after a resize. */
-export function requestsAfter(state: PodState, desired: DesiredPod): TotalRequests {
-  const level = { ...state.declared?.requests, ...requestedLevel(state, desired) };
-  return podRequests({ containers: amountsAfter(state, desired), level, overhead: state.overhead });
-}
-
-/** Returns the pod-level requests that resizes set, less the overhead: they include it, like the pod's cgroup. */
-function requestedLevel({ declared, overhead }: PodState, desired: DesiredPod): Amounts {
-  const { pod, memoryRequests, earlierMemoryRequests } = desired;
-  const memory = memoryRequests?.pod ?? earlierMemoryRequests?.pod;
-  const milliCpu = pod.shares === undefined ? undefined : requestOfShares(pod.shares, declared?.requests?.milliCpu);
-  const more = overheadRequests(overhead);
-  return {
-    ...(memory !== undefined && { memory: bytes(Math.max(memory - more.memory, 0)) }),
-    ...(milliCpu !== undefined && { milliCpu: Math.max(milliCpu - more.milliCpu, 0) }),
-  };
-}
-
-/** Returns the present requests of a pod. `desired` contains the requests of earlier resizes. */
-export const requestsNow = (state: PodState, desired: DesiredPod): TotalRequests =>
-  requestsAfter(state, unchanged(desired));
 
 type Entries = ReadonlyMap<string, PodEntry>;
 

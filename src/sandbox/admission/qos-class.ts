@@ -4,8 +4,7 @@ import type { DesiredPod } from '../plan/resize-request.ts';
 import type { Amounts, QosClass } from '../pods/declared-pod.ts';
 import { podName } from '../pods/names.ts';
 import type { PodState } from '../pods/pod-state.ts';
-import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
-import { amountsOf } from '../pods/runtime-containers.ts';
+import { hasLevel, levelLimitsAfter, levelRequestsAfter } from './pod-level.ts';
 import {
   amountsAfter,
   amountsNow,
@@ -14,7 +13,7 @@ import {
   pick,
   RESOURCES,
   type Resource,
-  requestOfShares,
+  unchanged,
 } from './pod-requests.ts';
 
 /**
@@ -24,7 +23,8 @@ import {
  */
 export function assertQosClassStays(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const qosClass = state.declared?.qosClass;
-  if (qosClass === undefined || classOf(qosClass, state, amountsNow(state, desired)) !== qosClass) return;
+  if (qosClass === undefined || classOf(qosClass, state, amountsNow(state, desired), unchanged(desired)) !== qosClass)
+    return;
   const after = classOf(qosClass, state, amountsAfter(state, desired), desired);
   if (after === qosClass || (qosClass === 'Burstable' && hasUncounted(state))) return;
   const message = `pod ${podName(pod)}: the resize would change the QoS class from ${qosClass} to ${after}: ${RULES[qosClass]}`;
@@ -44,12 +44,14 @@ const RULES: Readonly<Record<QosClass, string>> = {
 
 function classOf(
   assumed: QosClass,
-  { declared }: PodState,
+  state: PodState,
   containers: readonly ContainerAmounts[],
-  desired?: DesiredPod,
+  desired: DesiredPod,
 ): QosClass {
-  const level = levelOf(declared, desired);
-  if (level !== undefined) return computeQosClass([level]);
+  if (hasLevel(state))
+    return computeQosClass([
+      { limits: levelLimitsAfter(state, desired), requests: levelRequestsAfter(state, desired) },
+    ]);
   const counted = containers.filter(({ kind }) => kind !== 'ephemeral');
   return computeQosClass(counted.map((container) => withAssumedRequests(container, assumed)));
 }
@@ -60,22 +62,6 @@ function withAssumedRequests({ limits, requests, knows }: ContainerAmounts, assu
   const { memory = knows.memory ? undefined : limits.memory, milliCpu = knows.milliCpu ? undefined : limits.milliCpu } =
     requests;
   return { limits, requests: pick(memory, milliCpu) };
-}
-
-/** Returns the pod-level limits and requests after a resize. Undefined if the pod declares none. */
-function levelOf(declared: PodState['declared'], desired?: DesiredPod): QosAmounts | undefined {
-  const { limits = {}, requests = {} } = declared ?? {};
-  if (RESOURCES.every((resource) => limits[resource] === undefined && requests[resource] === undefined))
-    return undefined;
-  const { memory, cpu, shares } = desired?.pod ?? {};
-  const wanted = amountsOf({ memory: memory ?? 'max', cpu: cpu ?? NO_CPU_LIMIT });
-  return {
-    limits: pick(
-      memory === undefined ? limits.memory : wanted.memory,
-      cpu === undefined ? limits.milliCpu : wanted.milliCpu,
-    ),
-    requests: pick(desired?.memoryRequests?.pod ?? requests.memory, requestOfShares(shares, requests.milliCpu)),
-  };
 }
 
 /** The limits and requests of a container, or of a pod that declares its own. */

@@ -15,6 +15,7 @@ import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import type { Amounts } from '../pods/declared-pod.ts';
 import type { Limits, PodState } from '../pods/pod-state.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
+import { hasSharesOfPod } from './pod-level.ts';
 import { amountsNow, overheadRequests, pick, requestOfShares } from './pod-requests.ts';
 
 /**
@@ -85,17 +86,6 @@ export function assertLimitsFit(
       requests: pick(memory, ofShares),
     });
   }
-}
-
-/**
- * Whether a container has the shares of the pod-level CPU limit: kubelet sets that limit and its shares for a container
- * without CPU resources (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
- * generateLinuxContainerResources). The shares stay when the limit changes.
- */
-function hasSharesOfPod(declared: PodState['declared'], name: string): boolean {
-  const { limits, requests } = declared?.containers.find((one) => one.name === name) ?? {};
-  const hasLevel = declared?.limits?.milliCpu !== undefined;
-  return hasLevel && limits !== undefined && limits.milliCpu === undefined && requests?.milliCpu === undefined;
 }
 
 /**

@@ -19,8 +19,8 @@ import {
 /**
  * KEP-1287, static CPU and memory policy: throws EXCLUSIVE_CPUS if the CPU changes of a container with exclusive CPUs
  * from kubelet's static CPU manager, and PINNED_MEMORY if the memory changes of a container whose memory the static
- * memory manager assigned. kubelet made these assignments for the old values and does not resize such containers
- * (kubelet pkg/kubelet/allocation/handlers.go).
+ * memory manager assigned. kubelet made these assignments for the old values. It resizes no Guaranteed pod with a
+ * static policy, also if its containers share their CPUs (kubelet pkg/kubelet/allocation/handlers.go).
  */
 export function assertNotAssigned(
   managers: ResourceManagers,
@@ -30,6 +30,7 @@ export function assertNotAssigned(
 ): void {
   const { uid } = pod.metadata;
   for (const { name, resource } of changedResources(state, desired)) {
+    const manager = resource === 'milliCpu' ? 'cpu' : 'memory';
     const cpus = resource === 'milliCpu' ? managers.exclusiveCpus(uid, name) : undefined;
     if (cpus !== undefined) {
       const message = `the static CPU manager of kubelet has assigned the CPUs ${cpus} to it: its CPU cannot be resized`;
@@ -39,6 +40,13 @@ export function assertNotAssigned(
     if (nodes !== undefined) {
       const message = `the static memory manager of kubelet has pinned its memory to the NUMA nodes ${nodes}: its memory cannot be resized`;
       throw rejected(Reason.PINNED_MEMORY, pod, name, message, nodes);
+    }
+    const isOwn = state.declared?.containers.find((one) => one.name === name)?.limits?.[resource] !== undefined;
+    if (isOwn && state.declared?.qosClass === 'Guaranteed' && managers.isStatic(manager)) {
+      const label = manager === 'cpu' ? 'CPU' : 'memory';
+      const reason = manager === 'cpu' ? Reason.EXCLUSIVE_CPUS : Reason.PINNED_MEMORY;
+      const message = `with its static ${label} manager, kubelet does not resize the ${label} of Guaranteed pods`;
+      throw rejected(reason, pod, name, message, 'static');
     }
   }
 }

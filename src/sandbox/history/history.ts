@@ -1,4 +1,5 @@
-import { type Log, noLog, wallTime } from '../../core/index.ts';
+import { type Counters, type Log, noCounters, noLog, wallTime } from '../../core/index.ts';
+import type { ResizeState } from '../plan/resize-request.ts';
 import type { StepRecord } from '../plan/step.ts';
 import type { ContainerName } from '../plan/value-changes.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
@@ -26,6 +27,7 @@ export interface HistoryOptions {
   /** Returns the name of a container. */
   readonly nameOf?: ContainerName;
   readonly bounds?: Partial<HistoryBounds>;
+  readonly counters?: Pick<Counters, 'resizeState'>;
 }
 
 /** Called for each new state and each step. Must not throw. */
@@ -38,6 +40,7 @@ export type HistoryListener = (entry: HistoryEntry, step?: StepRecord) => void;
 export class ResizeHistory {
   readonly #bounds: HistoryBounds;
   readonly #log: Log;
+  readonly #counters: Pick<Counters, 'resizeState'>;
   readonly #isKnown: (sandboxId: string) => boolean;
   readonly #nameOf: ContainerName;
   readonly #listeners: HistoryListener[] = [];
@@ -51,8 +54,15 @@ export class ResizeHistory {
   readonly #places = new WeakMap<HistoryEntry, number>();
   #stored = 0;
 
-  constructor({ log = noLog, isKnown = () => true, nameOf = (id) => id, bounds }: HistoryOptions = {}) {
+  constructor({
+    log = noLog,
+    counters = noCounters,
+    isKnown = () => true,
+    nameOf = (id) => id,
+    bounds,
+  }: HistoryOptions = {}) {
     this.#log = log;
+    this.#counters = counters;
     this.#isKnown = isKnown;
     this.#nameOf = nameOf;
     this.#bounds = { ...historyBounds, ...bounds };
@@ -66,8 +76,10 @@ export class ResizeHistory {
   /** Starts the record of a request outside of the resize queue. It is stored once it changes something or fails. */
   request(pod: PodIdentity, requester: Requester): RequestRecorder {
     const [id, createdAt] = [crypto.randomUUID(), wallTime()];
+    const count = this.#countStates(requester);
     return new RequestRecorder(this.changes(), requester, {
       put: (given) => {
+        count(given.state);
         const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
         // A repeated failure is stored in the earlier entry. Listeners know its own id, so this id needs an end, too.
         for (const listener of this.#listeners) listener({ ...entry, id });
@@ -77,6 +89,21 @@ export class ResizeHistory {
         if (entry !== undefined) for (const listener of this.#listeners) listener(entry, record);
       },
     });
+  }
+
+  /**
+   * Returns a function that counts the states of a request, beginning with Proposed. The queue counts the states of the
+   * resizes of the API and of annotations. A deferred request of the CRI has ended: its client retries it.
+   */
+  #countStates({ kind }: Requester): (state: ResizeState) => void {
+    let isProposed = false;
+    return (state) => {
+      if (kind === 'api' || kind === 'annotation') return;
+      if (!isProposed) this.#counters.resizeState('Proposed');
+      isProposed = true;
+      this.#counters.resizeState(state);
+      if (state === 'Deferred') this.#counters.resizeState('Canceled');
+    };
   }
 
   /** Returns a recorder of what one request changes, and of whether it leaves something to roll back. */

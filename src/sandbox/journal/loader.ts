@@ -259,7 +259,7 @@ export class RecordLoader {
     const { reader } = this.options;
     const read = await reader.read(name);
     if (read?.record === undefined) return { withheld: read?.withheld };
-    const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = read.record;
+    const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes, admitted } = read.record;
     const earlierBoot = bootId !== thisBoot;
     // The cgroups and mounts that the steps name do not exist after a reboot.
     if (earlierBoot && volumes.size === 0 && resizes === undefined) {
@@ -273,6 +273,7 @@ export class RecordLoader {
       ...(holds !== undefined && !earlierBoot && { holds }),
       volumes: earlierBoot ? withoutMounts(volumes) : volumes,
       ...(resizes !== undefined && { resizes }),
+      ...(admitted !== undefined && !earlierBoot && { admitted }),
       earlierBoot,
     };
     return { record };

@@ -1,13 +1,20 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/index.ts';
 import type { Step } from '../plan/step.ts';
-import type { JournalledTransaction, PodRecord } from './record.ts';
+import type { AdmittedRecord, JournalledTransaction, PodRecord } from './record.ts';
 
 /**
  * Changes a pod's record and writes it. On failure, rejects with JOURNAL_UNAVAILABLE and restores the previous record.
  * With `hasHappened`, the change stays in memory and is written once the disk works.
  */
 export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
+
+/** Returns the requests of the pod once its transaction has ended. */
+function admittedAfter(how: 'done' | 'undone', admitted: AdmittedRecord): Pick<PodRecord, 'admitted'> {
+  const { before, ...now } = admitted;
+  if (how === 'done' || before === undefined) return { admitted: now };
+  return before === null ? {} : { admitted: before };
+}
 
 /** A transaction in the journal that has not ended. */
 export class OpenTransaction {
@@ -56,7 +63,7 @@ export class OpenTransaction {
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
     return this.change(
-      ({ podUid, sandboxId, transaction, holds, resizes }) => ({
+      ({ podUid, sandboxId, transaction, holds, resizes, admitted }) => ({
         podUid,
         sandboxId,
         ...(holds && { holds }),
@@ -64,6 +71,7 @@ export class OpenTransaction {
         ...(transaction && how === 'done' && this.#leftOf(transaction, left)),
         volumes,
         ...(resizes && { resizes }),
+        ...(admitted && admittedAfter(how, admitted)),
       }),
       'hasHappened',
     );

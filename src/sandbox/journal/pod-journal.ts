@@ -6,7 +6,7 @@ import type { Step } from '../plan/step.ts';
 import { LateChange, type Readiness } from './availability.ts';
 import type { WithheldCounts } from './loader.ts';
 import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
-import type { JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
+import type { AdmittedRecord, JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
 import type { Journal } from './store.ts';
 import { UnansweredUpdates } from './unanswered.ts';
 
@@ -21,6 +21,8 @@ export interface BeginOptions {
   readonly asked?: ReadonlyMap<string, RequestedVolume>;
   /** memory.high of the cgroups where the transaction may lower it. Recording all at the start saves one write each. */
   readonly highs?: readonly PreviousHigh[];
+  /** The pod's requests from now on, and those to restore if the transaction is rolled back. */
+  readonly admitted?: AdmittedRecord | undefined;
 }
 
 /**
@@ -152,6 +154,12 @@ export class PodJournal {
     await this.#change(identityOf(pod), (record) => ({ ...record, volumes }));
   }
 
+  /** Returns the requests that ResizePod has set for pods, by pod uid. */
+  admitted(): ReadonlyMap<string, AdmittedRecord> {
+    const found = [...this.#records].map(([podUid, { admitted }]) => [podUid, admitted] as const);
+    return new Map(found.flatMap(([podUid, admitted]) => (admitted === undefined ? [] : [[podUid, admitted]])));
+  }
+
   /** Returns the deferred requests of all pods by pod uid, as passed to {@link setResizes}. */
   resizes(): ReadonlyMap<string, readonly unknown[]> {
     return new Map([...this.#records].map(([podUid, { resizes = [] }]) => [podUid, resizes]));
@@ -168,7 +176,7 @@ export class PodJournal {
   async begin(
     pod: PodDescription,
     steps: readonly Step[],
-    { volumes, asked = new Map(), highs = [] }: BeginOptions,
+    { volumes, asked = new Map(), highs = [], admitted }: BeginOptions,
   ): Promise<OpenTransaction> {
     const earlier = this.transactionOf(pod);
     const transaction = {
@@ -179,7 +187,12 @@ export class PodJournal {
       undoing: earlier !== undefined,
       highs: highs.reduce(withHigh, earlier?.highs ?? []),
     };
-    await this.#change(identityOf(pod), (record) => ({ ...record, volumes, transaction }));
+    await this.#change(identityOf(pod), (record) => ({
+      ...record,
+      volumes,
+      transaction,
+      ...(admitted && { admitted }),
+    }));
     return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change), earlier);
   }
 
@@ -190,13 +203,14 @@ export class PodJournal {
 
   /** Replaces the deferred requests of a pod, which are JSON values. Rejects with JOURNAL_UNAVAILABLE. */
   async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
-    await this.#change({ podUid }, ({ sandboxId, volumes, transaction, holds }) => ({
+    await this.#change({ podUid }, ({ sandboxId, volumes, transaction, holds, admitted }) => ({
       podUid,
       sandboxId,
       volumes,
       ...(transaction && { transaction }),
       ...(holds && { holds }),
       ...(resizes.length > 0 && { resizes }),
+      ...(admitted && { admitted }),
     }));
   }
 
@@ -302,8 +316,8 @@ const withoutRepeated = (earlier: readonly Step[], steps: readonly Step[]): read
 
 const isUnfinished = ({ transaction, holds }: PodRecord): boolean => transaction !== undefined || holds !== undefined;
 
-const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
-  transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;
+const isEmpty = ({ transaction, holds, volumes, resizes, admitted }: PodRecord): boolean =>
+  [transaction, holds, resizes, admitted].every((part) => part === undefined) && volumes.size === 0;
 
 /** Whether a part of the record is still valid after a reboot. */
 const outlivesBoot = (record: PodRecord | undefined): boolean =>

@@ -127,6 +127,22 @@ export interface PodRecord {
   readonly volumes: ReadonlyMap<string, VolumeRecord>;
   /** Deferred requests: opaque JSON values, stored as they are. */
   readonly resizes?: readonly unknown[];
+  /** The requests that a ResizePod has set. Not valid after a reboot. */
+  readonly admitted?: AdmittedRecord;
+}
+
+/** The requests of a pod, in bytes and thousandths of a CPU, and those that kubelet had admitted for it before. */
+export interface AdmittedRequestsOfPod {
+  readonly memory: Bytes;
+  readonly milliCpu: number;
+  /** A text that is equal as long as kubelet has admitted no others. */
+  readonly kubelet: string;
+}
+
+/** The requests that a ResizePod has set. */
+export interface AdmittedRecord extends AdmittedRequestsOfPod {
+  /** Only while the transaction is open: the requests to restore if it is rolled back; null if there are none. */
+  readonly before?: AdmittedRequestsOfPod | null;
 }
 
 /** A record as read from its file, with the id of the boot in which it was written. */
@@ -207,6 +223,16 @@ const transaction: z.ZodMiniType<JournalledTransaction> = z.strictObject({
   failed: z.exactOptional(z.string()),
 });
 
+const requestsOfPod = { memory: inBytes, milliCpu: amount, kubelet: z.string() };
+
+/** In the file, an entry of `resizes`: a shim that does not know it leaves it unchanged. */
+const admittedEntry = z.strictObject({
+  version: z.literal(1),
+  kind: z.literal('admitted'),
+  ...requestsOfPod,
+  before: z.exactOptional(z.nullable(z.strictObject(requestsOfPod))),
+});
+
 const record = z.strictObject({
   version: z.literal(RECORD_VERSION),
   bootId: z.string(),
@@ -226,7 +252,9 @@ const record = z.strictObject({
  * when it cannot be decoded again: such a record would be useless after a crash.
  */
 export function encodeRecord(given: PodRecord, bootId: string): Buffer {
-  const { podUid, sandboxId, transaction: open, holds, volumes, resizes } = given;
+  const { podUid, sandboxId, transaction: open, holds, volumes, admitted } = given;
+  const { resizes } = given;
+  const entry = admitted && { version: 1, kind: 'admitted', ...admitted };
   const form = {
     version: RECORD_VERSION,
     bootId,
@@ -235,7 +263,7 @@ export function encodeRecord(given: PodRecord, bootId: string): Buffer {
     transaction: open,
     holds,
     volumes: Object.fromEntries(volumes),
-    resizes,
+    resizes: entry === undefined ? resizes : [...(resizes ?? []), entry],
   };
   const content = Buffer.from(`${JSON.stringify(form)}\n`);
   if (content.length > MAX_RECORD_BYTES) {
@@ -272,10 +300,32 @@ export function decodeRecord(content: Buffer): WrittenRecord {
   const parsed = record.safeParse(isOld ? { ...(form as object), version: RECORD_VERSION } : form, {
     error: inEnglish,
   });
-  if (parsed.success) return isOld ? withUnmarkedHighs(parsed.data) : parsed.data;
+  if (parsed.success) {
+    const read = withAdmitted(parsed.data);
+    return isOld ? withUnmarkedHighs(read) : read;
+  }
   const faults = parsed.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`);
   throw new Error(`is not a journal record: ${faults.slice(0, 1).join()}`);
 }
+
+/** Takes the entry of the admitted requests out of the other entries. */
+function withAdmitted(given: WrittenRecord): WrittenRecord {
+  const { resizes = [], ...read } = given;
+  const found = resizes.map((entry) => admittedEntry.safeParse(entry));
+  const others = resizes.filter((_, index) => found[index]?.success !== true);
+  const last = found.findLast(({ success }) => success)?.data;
+  if (last === undefined) return given;
+  return {
+    ...read,
+    ...(others.length > 0 && { resizes: others }),
+    admitted: admittedOf(last),
+  };
+}
+
+const admittedOf = ({ memory, milliCpu, kubelet, before }: z.infer<typeof admittedEntry>): AdmittedRecord => ({
+  ...{ memory, milliCpu, kubelet },
+  ...(before !== undefined && { before }),
+});
 
 function withUnmarkedHighs(read: WrittenRecord): WrittenRecord {
   const { transaction: open } = read;

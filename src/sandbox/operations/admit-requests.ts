@@ -1,25 +1,37 @@
 import { type CgroupPath, type CgroupTree, kubeletPodCgroups } from '../../cgroups/index.ts';
+import { bytes } from '../../core/index.ts';
 import type { PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { assertNodeHasRoom, nodeAllocatable } from '../admission/node-room.ts';
+import { requestsAfter, requestsNow } from '../admission/pod-level.ts';
 import {
   addRequests,
   admittedRequests,
+  podRequests,
   RESOURCES,
-  requestsAfter,
-  requestsNow,
+  requestOfShares,
   type TotalRequests,
 } from '../admission/pod-requests.ts';
+import type { AdmittedRecord } from '../journal/record.ts';
 import type { Node } from '../node.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
 import { identityOf } from '../pods/pod-identity.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
 
+/** The change of a pod's requests by an admitted resize. */
+export interface AdmittedChange {
+  /** For the journal; undefined if the requests do not change. */
+  readonly record: AdmittedRecord | undefined;
+  /** Drops the new requests after a failed resize. Returns whether other pods gain room. */
+  readonly drop: () => boolean;
+}
+
+const NO_CHANGE: AdmittedChange = { record: undefined, drop: () => false };
+
 /**
- * Compares the requests of a pod after a resize with the free resources of the node, and records them, so that the next
- * resize of another pod counts them. Returns a function that drops the record if the resize fails, and that returns
- * whether this frees resources for other pods. Throws like {@link assertNodeHasRoom}.
+ * KEP-1287, allocated resources: compares the requests of a pod after a resize with the free resources of the node, and
+ * records them, so that the next resize of another pod counts them. Throws like {@link assertNodeHasRoom}.
  */
 export function admitRequests(
   node: Node,
@@ -27,10 +39,10 @@ export function admitRequests(
   state: PodState,
   desired: DesiredPod,
   { dryRun }: { readonly dryRun: boolean },
-): () => boolean {
+): AdmittedChange {
   const before = requestsNow(state, desired);
   const after = requestsAfter(state, desired);
-  if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => false;
+  if (RESOURCES.every((resource) => before[resource] === after[resource])) return NO_CHANGE;
   // Requests that do not rise always fit, so nothing has to be read.
   if (RESOURCES.some((resource) => after[resource] > before[resource])) {
     const allocatable = nodeAllocatable(node, pod);
@@ -38,23 +50,27 @@ export function admitRequests(
   }
   const { uid } = pod.metadata;
   // A record of a pod that was removed meanwhile would count until the shim restarts.
-  if (dryRun || node.registry.knownPod(pod.sandboxId) === undefined) return () => false;
+  if (dryRun || node.registry.knownPod(pod.sandboxId) === undefined) return NO_CHANGE;
   const undo = node.admitted.record(uid, after, node.kubelet.allocatedPods().get(uid));
-  return () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]);
+  return {
+    record: node.admitted.recordOf(uid),
+    drop: () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]),
+  };
 }
 
 /**
- * Returns the requests of the other pods: as set by a ResizePod, otherwise as admitted by kubelet. A pod that has ended
- * has no cgroup and requests nothing. The same applies to a pod that kubelet has evicted: its entry stays until the
- * object is deleted from the API, but its sandbox and its cgroup no longer exist.
+ * Returns the requests of the other pods: as set by a ResizePod, otherwise as admitted by kubelet, otherwise as in the
+ * spec, otherwise as the shares of the sandbox show. A pod that has ended has no cgroup and requests nothing. The same
+ * applies to a pod that kubelet has evicted: its entry stays until the object is deleted from the API, but its sandbox
+ * and its cgroup no longer exist.
  */
 function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
   const { metadata } = own;
   node.kubelet.refresh();
   const entries = node.kubelet.allocatedPods();
-  const uids = new Set([...entries.keys(), ...node.admitted.uids]);
-  uids.delete(metadata.uid);
   const pods = Map.groupBy(node.registry.pods, (pod) => pod.metadata.uid);
+  const uids = new Set([...entries.keys(), ...node.admitted.uids, ...pods.keys()]);
+  uids.delete(metadata.uid);
   return addRequests(
     [...uids].flatMap((uid) => {
       const entry = entries.get(uid);
@@ -87,7 +103,12 @@ function requestsOfOther(
   entry: PodEntry | undefined,
   [pod]: readonly PodDescription[],
 ): TotalRequests | undefined {
-  const spec = pod && specs.of(identityOf(pod))?.containers;
+  const spec = pod && specs.of(identityOf(pod));
   const overhead = pod && overheadOf(pod);
-  return admitted.of(uid, entry) ?? (entry && admittedRequests(entry, spec, overhead));
+  const own = admitted.of(uid, entry);
+  if (own !== undefined) return own;
+  if (entry !== undefined) return admittedRequests(entry, spec?.containers, overhead);
+  if (spec !== undefined) return podRequests({ containers: spec.containers, level: spec.requests, overhead });
+  // kubelet includes the overhead in the shares of a sandbox. Nothing has the memory that the pod requests.
+  return pod && { memory: bytes(0), milliCpu: requestOfShares(pod.cpuShares, undefined) ?? 0 };
 }

@@ -3,6 +3,7 @@ import { Code, type CpuShares, PacedActions, Reason, ShimError, suggestion } fro
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
 import { assertWithinCgroups } from '../admission/node-room.ts';
+import { assertWithinLevel, isOfKubernetes, withDefaultRequests } from '../admission/pod-level.ts';
 import { assertQosClassStays } from '../admission/qos-class.ts';
 import { assertLimitsFit, assertRequestsFit } from '../admission/request-order.ts';
 import {
@@ -28,7 +29,7 @@ import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
 import { storedStep, withStoredValues } from '../values/written-along.ts';
 import { assertHasVolumes, assertWithinSizeLimits } from '../volumes/policies.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
-import { admitRequests } from './admit-requests.ts';
+import { type AdmittedChange, admitRequests } from './admit-requests.ts';
 import {
   askedValues,
   assertCreated,
@@ -62,8 +63,7 @@ export interface PreparedResize {
   readonly stored: readonly ContainerStep[];
   /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
-  /** Drops the record of the pod's new requests after a failed resize. Returns whether other pods gain room. */
-  readonly dropRequests: () => boolean;
+  readonly requests: AdmittedChange;
 }
 
 /**
@@ -84,7 +84,7 @@ export async function prepareResize(
   if (!dryRun) node.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
   observeVolumes(node, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
-  const desired = withInheritedLimits(exact, asked);
+  const desired = withInheritedLimits(exact, withDefaultRequests(exact, asked));
   const memoryQos = memoryQosOf(node, pod, exact, desired, containers);
   const split = containerTargets(node.registry, pod, containers, exact, desired, memoryQos.ofContainer);
   assertNotStarting(pod, split.starting);
@@ -108,8 +108,8 @@ export async function prepareResize(
   const unified = memoryQos.ofPod(limits.memory);
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.
-  const dropRequests = admitRequests(node, pod, state, desired, { dryRun });
-  return { state, target, stored: split.stored, shares, dropRequests };
+  const requests = admitRequests(node, pod, state, desired, { dryRun });
+  return { state, target, stored: split.stored, shares, requests };
 }
 
 interface DeclaredContainers {
@@ -149,6 +149,7 @@ function assertAdmitted(
 ): void {
   assertQosClassStays(pod, state, desired);
   assertLimitsFit(pod, state, desired, containers);
+  assertWithinLevel(state, desired);
   assertNotAssigned(node.managers, pod, state, desired);
   assertNoRestart(pod, state, desired);
   assertSwapStays(pod, state, desired, containers);
@@ -287,7 +288,7 @@ async function podLimits(
     ...(memory !== undefined && { memory: 'max' }),
     ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
   };
-  const derived = await derivedPodLimits(node, pod, free, targets);
+  const derived = await derivedPodLimits(node, pod, free, targets, { addsLimit: isOfKubernetes(state) });
   if (memory !== undefined) {
     await assertReclaimable(node.tree, podSubject(pod), {
       cgroup: podCgroup(pod),

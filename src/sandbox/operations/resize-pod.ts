@@ -92,7 +92,12 @@ async function prepareAndBegin(
   const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
   const transaction = await orDrop(prepared, options, async () => {
     try {
-      return await Transaction.begin(node, pod, state, target, { stored, deadline: options.deadline, sizes });
+      return await Transaction.begin(node, pod, state, target, {
+        stored,
+        deadline: options.deadline,
+        sizes,
+        admitted: prepared.requests.record,
+      });
     } catch (error) {
       await assertSurvived(node, pod, prepared, options);
       throw error;
@@ -110,7 +115,7 @@ async function orDrop<Result>(
   try {
     return await part();
   } catch (error) {
-    if (prepared.dropRequests()) options.onRoomFreed?.();
+    if (prepared.requests.drop()) options.onRoomFreed?.();
     throw error;
   }
 }

@@ -268,7 +268,7 @@ async function begin(
   const needsRoom = node.journal.unanswered.of(pod.sandboxId).length > 0;
   const bound = (derived: Limits, of: ContainerLimits): Limits =>
     boundByPending(pending, state, derived, { asked: of, needsRoom });
-  const limits = bound(await derivedPodLimits(node, pod, state, [limitsById], swapAfter), limitsById);
+  const limits = bound(await derivedPodLimits(node, pod, state, [limitsById], { swapAfter }), limitsById);
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', asked: limitsById, volumes };

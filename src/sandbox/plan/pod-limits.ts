@@ -21,15 +21,16 @@ import type { ContainerStep, PodTarget, Step } from './step.ts';
  * - A transfer between containers with the same sum changes no pod limit (KEP-1287).
  *
  * Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
+ * @param addsLimit whether a pod without a limit gets one once all its containers have one, as by kubelet
  */
-export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[]): Limits {
-  return podLimitsBetween(state, stateWith(state, targets));
+export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[], addsLimit = false): Limits {
+  return podLimitsBetween(state, stateWith(state, targets), addsLimit);
 }
 
 /** Returns {@link podLimitsFor} for a pod whose containers change between two states, with the first's limits. */
-export function podLimitsBetween(before: PodState, after: PodState): Limits {
-  const memory = podMemoryFor(before, after);
-  const cpu = podCpuFor(before, after);
+export function podLimitsBetween(before: PodState, after: PodState, addsLimit = false): Limits {
+  const memory = podMemoryFor(before, after, addsLimit);
+  const cpu = podCpuFor(before, after, addsLimit);
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
@@ -69,25 +70,25 @@ function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits):
   };
 }
 
-function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefined {
+function podMemoryFor(state: PodState, after: PodState, addsLimit: boolean): Limit<Bytes> | undefined {
   const limit = numberOf(state.memory);
   const resource = memoryOf(state);
   const reading = readingOf(state, resource, limit + PAGE_SIZE);
   const now = declaredSum(state, resource, reading);
   const then = declaredSum(after, resource, reading);
   const sums = { now: wholePages(now.sum, PAGE_SIZE), then: wholePages(then.sum, PAGE_SIZE) };
-  const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
+  const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then), addsLimit }, memoryTolerance(now));
   return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
 }
 
-function podCpuFor(state: PodState, after: PodState): CpuMax | undefined {
+function podCpuFor(state: PodState, after: PodState, addsLimit: boolean): CpuMax | undefined {
   const { quota, period } = state.cpu;
   const limit = numberOf(quota);
   const resource = cpuOf(state, period);
   const reading = readingOf(state, resource, limit + cpuTolerance(state, state.containers.length, period).under);
   const now = declaredSum(state, resource, reading);
   const then = declaredSum(after, resource, reading);
-  const amounts = { limit, now: quotaOf(now), then: quotaOf(then), mayLower: mayLower(reading, now, then) };
+  const amounts = { limit, now: quotaOf(now), then: quotaOf(then), mayLower: mayLower(reading, now, then), addsLimit };
   const wanted = limitFor(amounts, cpuTolerance(state, now.count, period));
   return wanted === undefined
     ? undefined
@@ -115,13 +116,19 @@ interface LimitAndSums {
   readonly then: number;
   /** Whether the limit may go down with the sum. */
   readonly mayLower: boolean;
+  /** Whether a pod without a limit gets one. */
+  readonly addsLimit: boolean;
 }
 
 /**
  * Returns the pod limit when the sum of its containers changes from `now` to `then`. Undefined if it does not change.
  * The limit moves in the direction of the sum, or not at all.
  */
-function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }: Tolerance): number | undefined {
+function limitFor(
+  { limit, now, then, mayLower, addsLimit }: LimitAndSums,
+  { under, over }: Tolerance,
+): number | undefined {
+  if (addsLimit && limit === Infinity && now === Infinity && then < Infinity) return then;
   // Infinity - Infinity is NaN: without limits on both sides the pod limit is neither tight nor exceeded, and stays.
   const slack = limit - now;
   if (slack < -under || then === now) return undefined;

@@ -9,7 +9,7 @@ import { isVolumeInUse } from '../plan/failures.ts';
 import { describeStep, type StepRecord } from '../plan/step.ts';
 import { podCgroup } from '../pods/read-pod.ts';
 import type { Registry } from '../pods/registry.ts';
-import { warnAboutExcess } from '../volumes/policies.ts';
+import { excesses } from '../volumes/policies.ts';
 
 /** Counts steps, rollbacks, and volumes that cannot shrink. */
 export const countTransactions = (counters: Counters): TransactionListener => ({
@@ -32,7 +32,10 @@ export function logTransactions(log: Log): TransactionListener {
     ends(transaction, records, error) {
       if (error !== undefined || records.every(({ step }) => step.kind === 'runtime')) return;
       const { pod, before, target } = transaction;
-      warnAboutExcess(log, pod, before, target);
+      for (const { volume, size, memoryLimit } of excesses(before, target)) {
+        const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume, size, memoryLimit };
+        log.warn(fields, 'volume larger than the memory limit of its pod');
+      }
       const ms = round(performance.now() - (starts.get(transaction) ?? 0));
       log.info({ ...podFields(pod), ms, steps: records.map(forLog) }, 'pod resized');
     },

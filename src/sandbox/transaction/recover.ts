@@ -121,6 +121,8 @@ async function endRecovery(
   await ended.catch((error: unknown) => {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   });
+  const { uid } = pod.metadata;
+  node.admitted.restore(uid, node.journal.admitted().get(uid));
   if (outcome !== 'gone') await checkVolumesAgain(node, pod);
   node.counters.recovery(outcome);
   node.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
@@ -336,12 +338,13 @@ function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly St
  * registry has just been compared with the backend. Never rejects: entries that cannot be removed are tried again the
  * next time.
  */
-export async function forgetDeleted({ journal, registry, volumes, log }: Node): Promise<void> {
+export async function forgetDeleted({ journal, registry, volumes, admitted, log }: Node): Promise<void> {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
   for (const { podUid, sandboxId } of journal.identities()) {
     try {
       if (uids.has(podUid) || volumes.hasPodFolder(podUid)) continue;
       if (registry.pods.some((pod) => pod.sandboxId === sandboxId)) continue;
+      admitted.forget(podUid);
       await journal.forget({ podUid, sandboxId });
       log.info({ uid: podUid }, 'journal entry of a deleted pod removed');
     } catch (error) {

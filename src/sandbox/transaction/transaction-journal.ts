@@ -3,7 +3,7 @@ import { type Bytes, isRollbackFailure, type Limit, type Log, messageOf } from '
 import { isUnanswered, type PodDescription } from '../../runtime/index.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
-import type { JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { AdmittedRecord, JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
 import { podStepsLeft } from '../plan/pod-limits.ts';
@@ -25,6 +25,8 @@ export interface Journalled {
   readonly target: PodTarget;
   /** The container values that the transaction sets, changed or not. */
   readonly sets: readonly ContainerLimits[];
+  /** The requests that the transaction sets, if they change. */
+  readonly admitted?: AdmittedRecord | undefined;
 }
 
 /**
@@ -48,13 +50,14 @@ export class TransactionJournal {
   /** Journals steps before the first is applied. Throws JOURNAL_UNAVAILABLE, or memory.high read errors. */
   static async begin(node: Node, pod: PodDescription, all: Journalled): Promise<TransactionJournal> {
     const { journal, policies } = node;
-    const { steps, sizes } = all;
+    const { steps, sizes, admitted } = all;
     const volumes = policies.records(pod.sandboxId);
     const earlier = journal.transactionOf(pod);
-    if (steps.length === 0 && isAlreadyAllocated(volumes, sizes))
+    if (steps.length === 0 && admitted === undefined && isAlreadyAllocated(volumes, sizes))
       return new TransactionJournal(node, pod, all, earlier, undefined);
     const highs = await previousHighs(node, pod, steps);
-    const open = await journal.begin(pod, steps, { volumes: policies.records(pod.sandboxId), asked: sizes, highs });
+    const records = policies.records(pod.sandboxId);
+    const open = await journal.begin(pod, steps, { volumes: records, asked: sizes, highs, admitted });
     return new TransactionJournal(node, pod, all, earlier, open);
   }
 

@@ -2,7 +2,7 @@ import { type Bytes, Code, messageOf, Reason, ShimError, steadyNow } from '../..
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PlannedTransaction } from '../history/transaction-events.ts';
-import type { RequestedVolume } from '../journal/record.ts';
+import type { AdmittedRecord, RequestedVolume } from '../journal/record.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
 import { lateError, StepSkipped } from '../plan/failures.ts';
@@ -19,6 +19,8 @@ export interface TransactionOptions {
   readonly asked?: CallersUpdate | undefined;
   /** The requested volume sizes. They apply from now on, even after a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
+  /** The requests that the transaction sets, if they change. */
+  readonly admitted?: AdmittedRecord | undefined;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
   readonly stored?: readonly ContainerStep[];
   /** Deadline for reclaiming memory, in milliseconds of the steady clock. */
@@ -77,7 +79,7 @@ export class Transaction {
     target: PodTarget,
     options: TransactionOptions = {},
   ): Promise<Transaction> {
-    const { asked, stored = [], sizes = new Map() } = options;
+    const { asked, stored = [], sizes = new Map(), admitted } = options;
     const changes = asked?.changes;
     const steps = planOrReject(node, pod, state, target, stored);
     const all = withAsked(steps, changes);
@@ -86,7 +88,15 @@ export class Transaction {
     node.transactions.begins(planned);
     const sets = [...(target.containers ?? []), ...(asked ? [asked.sets] : [])];
     try {
-      const journalled = { steps: isJournalled(steps, changes) ? all : [], changes, sizes, state, target, sets };
+      const journalled = {
+        steps: isJournalled(steps, changes) ? all : [],
+        changes,
+        sizes,
+        state,
+        target,
+        sets,
+        admitted,
+      };
       const journal = await TransactionJournal.begin(node, pod, journalled);
       return new Transaction(node, planned, steps, journal, options);
     } catch (error) {

@@ -18,6 +18,7 @@ import {
 import { exactMilliCpu, type MilliCpu, milliCpuToShares, overheadQuota, quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { blockingUse } from '../admission/memory-in-use.ts';
+import { hasLevel } from '../admission/pod-level.ts';
 import { withSubject } from '../admission/validate.ts';
 import type { Node } from '../node.ts';
 import { sameMemory } from '../plan/amounts.ts';
@@ -33,18 +34,19 @@ import { podCgroup } from '../pods/read-pod.ts';
  * that the pod's usage blocks is omitted with a warning, since no caller asked for it (KEP-1287: a limit is not lowered
  * below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
  *
- * @param swapAfter the limits on swap that the updates lower
+ * @param options `swapAfter`: the limits on swap that the updates lower; `addsLimit`: whether the pod gets a limit once
+ *   all its containers have one, as by kubelet
  */
 export async function derivedPodLimits(
   node: Node,
   pod: PodDescription,
   state: PodState,
   targets: readonly ContainerLimits[],
-  swapAfter?: SwapLimits,
+  { swapAfter, addsLimit = false }: { readonly swapAfter?: SwapLimits | undefined; readonly addsLimit?: boolean } = {},
 ): Promise<Limits> {
   const atMost = ifTheyArrive(state, node.journal.unanswered.of(pod.sandboxId));
   const { text, ids } = podSubject(pod);
-  const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(atMost, targets));
+  const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(atMost, targets, addsLimit));
   if (memory === undefined) return limits;
   const change = { cgroup: podCgroup(pod), now: state.memory, wanted: memory, swapAfter };
   const use = await blockingUse(node.tree, change);
@@ -164,8 +166,9 @@ function inheritedBy(
 ): Limits {
   const { limits: level = {} } = state.declared ?? {};
   const { overhead } = state;
-  const memory = pod.memory !== undefined && limits.memory === undefined && level.memory !== undefined;
-  const cpu = pod.cpu !== undefined && limits.milliCpu === undefined && level.milliCpu !== undefined;
+  const isLevel = hasLevel(state);
+  const memory = pod.memory !== undefined && limits.memory === undefined && isLevel;
+  const cpu = pod.cpu !== undefined && limits.milliCpu === undefined && isLevel;
   return {
     ...(memory &&
       hasMemoryOf(state, level.memory, container) && { memory: memoryWithout(overhead.memory, pod.memory) }),
@@ -174,11 +177,11 @@ function inheritedBy(
 }
 
 /** Also compares with the pod's present limit: an earlier ResizePod may have changed both from the declared value. */
-const hasMemoryOf = (state: PodState, level: Bytes, { memory }: LiveContainer): boolean =>
+const hasMemoryOf = (state: PodState, level: Limit<Bytes> = 'max', { memory }: LiveContainer): boolean =>
   sameMemory(memory, level) || sameMemory(memory, memoryWithout(state.overhead.memory, state.memory));
 
 /** Tolerates rounding: systemd rounds the pod's quota up to whole percents, and kubelet the overhead's milliCPU. */
-function hasCpuOf(state: PodState, level: MilliCpu, { cpu }: LiveContainer): boolean {
+function hasCpuOf(state: PodState, level: MilliCpu = Infinity, { cpu }: LiveContainer): boolean {
   const milli = milliOf(cpu);
   const ofPod = milliOf(cpuWithout(state.overhead.cpu, state.cpu));
   const tolerance = 1 + (state.inPercents ? 10 : 0);

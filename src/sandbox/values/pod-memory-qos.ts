@@ -3,7 +3,8 @@ import { type Bytes, bytes, type Limit } from '../../core/index.ts';
 import { throttlingFactorOf } from '../../kubelet/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { memorySizes } from '../admission/node-room.ts';
-import { amountsNow, requestsAfter, requestsNow } from '../admission/pod-requests.ts';
+import { requestsAfter, requestsNow } from '../admission/pod-level.ts';
+import { amountsNow } from '../admission/pod-requests.ts';
 import type { Node } from '../node.ts';
 import {
   MEMORY_QOS_FILES,

@@ -1,4 +1,4 @@
-import { type Bytes, bytes, Code, type Limit, type Log, Reason, ShimError, suggestion } from '../../core/index.ts';
+import { type Bytes, bytes, Code, type Limit, Reason, ShimError, suggestion } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
   isSameSize,
@@ -261,16 +261,23 @@ export function excessWarning(size: Bytes, podLimit: Limit<Bytes>, sizeLimit?: B
   return `has ${has}, more than the memory limit of the pod, ${limit}: a process may be killed before the volume is full`;
 }
 
-/** Logs a warning for each volume that is larger than the pod's memory limit after a resize of either. */
-export function warnAboutExcess(log: Log, pod: PodDescription, state: PodState, target: PodTarget): void {
+/** A volume that is larger than the memory limit of its pod. */
+export interface Excess {
+  readonly volume: string;
+  readonly size: Bytes;
+  readonly memoryLimit: Limit<Bytes>;
+  readonly warning: string;
+}
+
+/** KEP-6030: returns each volume that is larger than the memory limit of its pod after a resize of either. */
+export function excesses(state: PodState, target: PodTarget): readonly Excess[] {
   const { memory = state.memory } = target;
-  for (const { name, size: before } of state.volumes) {
+  return state.volumes.flatMap(({ name, size: before }) => {
     const size = target.volumes.get(name) ?? before;
-    const excess = excessWarning(size, memory);
-    if (excess === undefined || (size === before && memory === state.memory)) continue;
-    const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
-    log.warn(fields, 'volume larger than the memory limit of its pod');
-  }
+    const warning = excessWarning(size, memory);
+    if (warning === undefined || (size === before && memory === state.memory)) return [];
+    return [{ volume: name, size, memoryLimit: memory, warning }];
+  });
 }
 
 /** Returns the sizes that shrink a volume: those apply before memory limits change (KEP-6030). */

@@ -71,7 +71,7 @@ export function showToRunc(stage: Stage, name: string): void {
  * @param id the id of the resize; without it, the one that an earlier shim has stored, if any
  */
 export async function noneDeferred({ shim }: Stage, id?: unknown): Promise<void> {
-  const hasResizes = ({ resizes = [] }: Record): boolean => resizes.length > 0;
+  const hasResizes = ({ resizes = [] }: Record): boolean => resizes.some(({ kind }) => kind === 'deferred');
   if (id === undefined && !shim.recordsAtStart.some(hasResizes)) return;
   const isDone = ({ msg, resize, state }: LogLine): boolean =>
     msg === 'deferred resize retried' && state === 'Completed' && resize === (id ?? resize);

@@ -14,7 +14,7 @@ test('follows the states of a resize after an event of a request that is in no q
   const { resizes, clock } = queue;
   const ended = followResizes(
     { resizes, clock, random: () => 0.5, log },
-    (resize) => reached.push(resize),
+    (_, resize) => void (resize && reached.push(resize)),
     stop.signal,
   );
   // The history contains this resize, and the queue does not.

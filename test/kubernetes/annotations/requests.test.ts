@@ -1,13 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { Code } from '../../../src/core/grpc.ts';
-import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
-import type { ResizeOutcome } from '../../../src/sandbox/plan/resize-request.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { AnnotatedPod, runPending, size, unknownVolume, volumesOf } from '../../support/kubernetes/annotated-pod.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { outcome, web } from '../../support/resize/fake-resizes.ts';
+import { web } from '../../support/resize/fake-resizes.ts';
 import { noBackend } from '../../support/resize/resize-queue.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
@@ -151,20 +148,6 @@ describe('a changed annotation', () => {
     expect(volumesOf(second)).toEqual({ cache: size(16) });
     second.succeed();
     await pod.eventCount(2);
-  });
-
-  test('an annotation above the memory limit of the pod is applied with a warning', async () => {
-    pod.observe({ cache: '256Mi' });
-    const larger: ResizeOutcome = {
-      ...outcome,
-      after: { ...outcome.after, volumes: [{ name: 'cache', size: bytes(256 * MiB) }] },
-    };
-    (await pod.core.next()).succeed(larger);
-    await pod.eventCount(2);
-    expect(pod.reported()).toEqual([
-      'VolumeResized: volume cache: 4Ki -> 256Mi, as requested (256Mi)',
-      'VolumeSizeExceedsMemoryLimit: volume cache has 256Mi, more than the memory limit of the pod, 128Mi: a process may be killed before the volume is full',
-    ]);
   });
 });
 

@@ -1,4 +1,5 @@
 import type { KernelName } from '../../support/node/index.ts';
+import { admissionConfigurations } from '../admission/verdicts.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import { isSince } from './compare.ts';
 import type { Configuration } from './row.ts';
@@ -11,8 +12,11 @@ import { volumeRows } from './rows/volumes.ts';
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
 
+/** The table of pods, and the table of resizes that Kubernetes and ResizePod admit. */
+export type Table = 'pods' | 'admission';
+
 /** All rows, by the configuration of kubelet that they need. */
-const configurations: readonly Configuration[] = [
+const podConfigurations: readonly Configuration[] = [
   {
     name: 'as released',
     kubelet: quick,
@@ -56,9 +60,18 @@ const configurations: readonly Configuration[] = [
   },
 ];
 
-/** The configurations that a release of kubelet has, in a node with this kernel. */
-export function configurationsOf(kubernetes: KubernetesRelease, node: KernelName): readonly Configuration[] {
-  const known = configurations.filter(
+const tables: Readonly<Record<Table, readonly Configuration[]>> = {
+  pods: podConfigurations,
+  admission: admissionConfigurations,
+};
+
+/** The configurations of a table that a release of kubelet has, in a node with this kernel. */
+export function configurationsOf(
+  kubernetes: KubernetesRelease,
+  node: KernelName,
+  table: Table = 'pods',
+): readonly Configuration[] {
+  const known = tables[table].filter(
     ({ since = kubernetes, kernel = 'uml' }) => isSince(kubernetes, since) && kernel === node,
   );
   // In earlier releases, a short pause between two starts needs a feature gate.

@@ -5,9 +5,10 @@ import { LineFollower } from '../../runner/line-follower.ts';
 import type { Failure } from '../../runner/results-reporter.ts';
 import type { Outcome } from '../../runner/vitest-run.ts';
 import { type ContainerdRelease, type KernelName, runInNode } from '../../support/node/index.ts';
+import { type AdmissionConfiguration, admissionFaults } from '../admission/verdicts.ts';
 import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
 import { faultsOf, isSince, tableText } from './compare.ts';
-import { configurationsOf } from './configurations.ts';
+import { configurationsOf, type Table } from './configurations.ts';
 import type { Observation, Side } from './row.ts';
 
 /** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
@@ -32,19 +33,17 @@ type Observations = Readonly<Record<string, Readonly<Record<string, Observation>
 /** Returns an outcome for each configuration. Each row is a test. */
 export async function compareSides(run: TableRun): Promise<Outcome[]> {
   const { kubernetes, containerd, kernel } = run;
-  const isChosen = (name: string, { title }: { readonly title: string }): boolean =>
-    `${name}: ${title}`.includes(run.title);
   // The caller's report() handles the case without rows. Nodes take minutes to boot.
-  if (!configurationsOf(kubernetes, kernel).some(({ name, rows }) => rows.some((row) => isChosen(name, row))))
+  if (!configurationsOf(kubernetes, kernel).some(({ name, rows }) => rows.some((row) => isChosen(run, name, row))))
     return [];
   const sides = async (): Promise<readonly Observations[]> =>
     kernel === 'uml'
-      ? Promise.all([observeSide(run, 'direct'), observeSide(run, 'shim')])
+      ? Promise.all([observeSide(run, 'direct', 'pods'), observeSide(run, 'shim', 'pods')])
       : // A machine with two processors has room for one such node.
-        [await observeSide(run, 'direct'), await observeSide(run, 'shim')];
+        [await observeSide(run, 'direct', 'pods'), await observeSide(run, 'shim', 'pods')];
   const [direct = {}, shim = {}] = await sides();
   return configurationsOf(kubernetes, kernel).flatMap(({ name, rows }) => {
-    const chosen = rows.filter((row) => isChosen(name, row));
+    const chosen = rows.filter((row) => isChosen(run, name, row));
     if (chosen.length === 0) return [];
     const results = chosen.map((row) => {
       const [one, other] = [direct[name]?.[row.title] ?? lost, shim[name]?.[row.title] ?? lost];
@@ -65,9 +64,35 @@ export async function compareSides(run: TableRun): Promise<Outcome[]> {
   });
 }
 
+const isChosen = (run: TableRun, name: string, { title }: { readonly title: string }): boolean =>
+  `${name}: ${title}`.includes(run.title);
+
+/**
+ * Requests each small resize of the API server and kubelet, and of ResizePod, on one node with the shim. Returns an
+ * outcome for each configuration, and prints the cases that differ from what they state.
+ */
+export async function compareVerdicts(run: TableRun): Promise<Outcome[]> {
+  const { kubernetes, containerd, kernel } = run;
+  const chosen = (configurationsOf(kubernetes, kernel, 'admission') as readonly AdmissionConfiguration[])
+    .map(({ name, rows }) => ({ name, rows: rows.filter((row) => isChosen(run, name, row)) }))
+    .filter(({ rows }) => rows.length > 0);
+  if (chosen.length === 0) return [];
+  const seen = await observeSide(run, 'shim', 'admission');
+  return chosen.map(({ name, rows }) => {
+    const failures = rows
+      .map((row) => ({ name: row.title, what: admissionFaults(row, seen[name]?.[row.title] ?? lost).join('\n') }))
+      .filter(({ what }) => what !== '');
+    return {
+      what: `kubelet ${kubernetes} ${name}, containerd ${containerd}`,
+      passed: rows.length - failures.length,
+      failures,
+    };
+  });
+}
+
 const lost: Observation = { error: 'the node has left no observation' };
 
-async function observeSide(run: TableRun, side: Side): Promise<Observations> {
+async function observeSide(run: TableRun, side: Side, table: Table): Promise<Observations> {
   const { kubernetes, containerd, kernel, env, title, timeoutMs, say, signal } = run;
   const outDir = join(run.folder, side);
   const what = side === 'direct' ? 'without the shim' : 'through the shim';
@@ -82,7 +107,7 @@ async function observeSide(run: TableRun, side: Side): Promise<Observations> {
       containerd,
       runtime: 'runc',
       kernel,
-      command: [process.execPath, program, side, kubernetes, title],
+      command: [process.execPath, program, side, kubernetes, table, title],
       env,
       outDir,
       progress: say,

@@ -3,25 +3,26 @@ import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { manifestsOf } from '../../deploy/manifests.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { Cluster, slowness } from '../cluster.ts';
+import { Cluster, NODE, slowness } from '../cluster.ts';
 import type { KubernetesRelease } from '../programs.ts';
-import { configurationsOf } from './configurations.ts';
+import { configurationsOf, type Table } from './configurations.ts';
 import { ApiWatch } from './observe.ts';
-import { OVERHEAD, OVERHEAD_CLASS, type Pod } from './pod.ts';
+import { manifestOf, OVERHEAD, OVERHEAD_CLASS, type Pod, type PodSpec } from './pod.ts';
 import { Registry } from './registry.ts';
 import type { Configuration, Observation, Row, Side } from './row.ts';
 import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, runRow, type Stage } from './run-row.ts';
 
 /**
- * Runs in the test node as `kubelet-inside SIDE KUBERNETES [TITLE]`. Runs the rows of one side, one configuration after
+ * Runs in the test node as `kubelet-inside SIDE KUBERNETES TABLE [TITLE]`. Runs the rows of one side, one configuration after
  * the other. Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
  */
 
-const [side, kubernetes, title = ''] = process.argv.slice(2) as [Side, KubernetesRelease, string?];
+const [side, kubernetes, table, title = ''] = process.argv.slice(2) as [Side, KubernetesRelease, Table, string?];
 const out = process.env['NODE_OUT'] ?? '/tmp';
 const STATE = '/var/lib/cri-resize-shim';
 /** Rows at the same time. The node has one processor, so more rows are not faster. */
 const AT_ONCE = 8;
+const FILLER = 'filler';
 
 const started = Date.now();
 const say = (text: string): void =>
@@ -41,7 +42,7 @@ async function main(): Promise<void> {
     });
     say('the API server is ready');
     const kernel = process.env['NODE_KERNEL'] === 'debian' ? 'debian' : 'uml';
-    for (const configuration of configurationsOf(kubernetes, kernel)) {
+    for (const configuration of configurationsOf(kubernetes, kernel, table)) {
       const rows = configuration.rows.filter((row) => `${configuration.name}: ${row.title}`.includes(title));
       if (rows.length > 0) await runConfiguration(cluster, configuration, rows);
     }
@@ -62,7 +63,9 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
     say(`${name}: kubelet is ready`);
     const folder = join('/run/gates', name.replaceAll(' ', '-'));
     const stage = { side, api: cluster.api, kubelet: cluster.kubelet, pods, events, registry, shim, folder };
-    observations[name] = await runRows(stage, name, rows);
+    if (configuration.filler !== undefined) await fill(stage, configuration.filler);
+    observations[name] = await runRows(stage, configuration, rows);
+    if (configuration.filler !== undefined) await cluster.api.delete(`${PODS}/${FILLER}`);
     writeFileSync(join(out, 'observations.json'), JSON.stringify(observations));
     if (!(await pods.until(() => pods.all.length === 0, 180_000 * slowness)))
       throw new Error('deleted pods still exist after a minute');
@@ -86,7 +89,18 @@ async function startShim(cluster: Cluster, usesApi: boolean): Promise<ShimProces
   return ShimProcess.start({ args: ['--state-folder', STATE, '--resize-listen', RESIZE_SOCKET, ...api] });
 }
 
-async function runRows(stage: Stage, name: string, rows: readonly Row[]): Promise<Record<string, Observation>> {
+/** Starts the pod that runs next to those of the rows. */
+async function fill({ api, pods }: Stage, spec: PodSpec): Promise<void> {
+  await api.create(`${PODS}?fieldValidation=Strict`, manifestOf(FILLER, spec, NODE, '/run'));
+  if (!(await pods.until(() => pods.get(FILLER)?.status.phase === 'Running', 180_000 * slowness)))
+    throw new Error(`the pod ${FILLER} does not run`);
+}
+
+async function runRows(
+  stage: Stage,
+  { name, atOnce = AT_ONCE }: Configuration,
+  rows: readonly Row[],
+): Promise<Record<string, Observation>> {
   const results: Record<string, Observation> = {};
   const queue = rows.entries();
   const worker = async (): Promise<void> => {
@@ -99,7 +113,7 @@ async function runRows(stage: Stage, name: string, rows: readonly Row[]): Promis
       say(`${name}: ${row.title} (${seconds} s)`);
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: atOnce }, worker));
   return results;
 }
 

@@ -38,6 +38,8 @@ export type Step =
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
   /** Waits until kubelet has measured the memory that the pod uses. */
   | { readonly kind: 'measured' }
+  /** Waits until kubelet has completed, deferred or rejected the last resize, or cannot apply it. */
+  | { readonly kind: 'decided' }
   /** @param events reasons of events: for each, a field reports whether the pod has such an event */
   | { readonly kind: 'observe'; readonly label: string; readonly events?: readonly string[] };
 
@@ -81,6 +83,10 @@ export interface Configuration {
   readonly swap?: true;
   /** Whether the shim has a connection to the API server (`--kubeconfig`). */
   readonly usesApi: boolean;
+  /** A pod that runs next to those of the rows. */
+  readonly filler?: PodSpec;
+  /** The number of rows at the same time; 8 if absent. */
+  readonly atOnce?: number;
   readonly rows: readonly Row[];
 }
 
@@ -170,6 +176,15 @@ export function isResized(pod: Pod): boolean {
   });
 }
 
+/** Whether kubelet reports that it has completed, deferred or rejected the last resize, or cannot apply it. */
+export const isDecided = (pod: Pod): boolean =>
+  isResized(pod) ||
+  (pod.status.observedGeneration === pod.metadata.generation &&
+    (pod.status.conditions?.some(
+      ({ type, reason }) => type === 'PodResizePending' || (type === 'PodResizeInProgress' && reason === 'Error'),
+    ) ??
+      false));
+
 /** Uses allocated, not reported requests: kubelet derives the reported CPU request from the coarse cpu.weight. */
 const reports = (
   { resources, allocatedResources }: Reported,
@@ -183,8 +198,11 @@ const reports = (
   return includes(resources?.limits, limits) && includes(allocatedResources, requests);
 };
 
-/** Parses the few forms of quantities that the rows use. */
+/** Parses a quantity: CPU in thousandths, rounded up, and memory in thousandths of a byte. */
 function thousandths(text = '0'): number {
-  const [, digits, unit = ''] = /^(\d+)(m|Mi|Gi)?$/.exec(text) ?? [];
-  return Number(digits) * ({ m: 1, Mi: 1000 * MiB, Gi: 1000 * 2 ** 30 }[unit] ?? 1000);
+  const [, number, unit = ''] = /^([\d.]+(?:e\d+)?)(\D*)$/.exec(text) ?? [];
+  const factor = { u: 1e-3, m: 1, k: 1e6, M: 1e9, G: 1e12, Ki: 1000 * 2 ** 10, Mi: 1000 * MiB, Gi: 1000 * 2 ** 30 }[
+    unit
+  ];
+  return Math.ceil(Number(number) * (factor ?? 1000));
 }

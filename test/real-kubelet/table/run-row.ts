@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { execa } from 'execa';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
@@ -11,7 +12,7 @@ import type { ApiWatch } from './observe.ts';
 import { observePod, volumeSize } from './observe.ts';
 import { manifestOf, type Pod } from './pod.ts';
 import type { Registry } from './registry.ts';
-import type { Observation, Row, Side, Step } from './row.ts';
+import { allStatuses, isDecided, isResized, type Observation, type Row, type Side, type Step } from './row.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
 export const EVENTS = '/api/v1/namespaces/default/events';
@@ -120,6 +121,9 @@ class RowRun {
       case 'measured':
         await until(() => this.#isMeasured(), `kubelet to measure the pod ${this.name}`, LIMIT_MS / 1000 / slowness);
         break;
+      case 'decided':
+        await this.#decided();
+        break;
       case 'observe':
         this.#observe(step);
     }
@@ -128,6 +132,19 @@ class RowRun {
   async #isMeasured(): Promise<boolean> {
     const { pods } = await this.stage.kubelet.get<StatsSummary>('/stats/summary');
     return pods.some(({ podRef, memory }) => podRef.name === this.name && memory?.usageBytes !== undefined);
+  }
+
+  /** Also waits for kubelet's state files: kubelet reports the resize of an init container before it is applied. */
+  async #decided(): Promise<void> {
+    const isApplied = (pod: Pod): boolean => {
+      const running = allStatuses(pod).filter(({ state }) => state.running !== undefined);
+      const [allocated, actuated] = ['allocated_pods_state', 'actuated_pods_state'].map((file) =>
+        resourcesIn(file, pod.metadata.uid),
+      );
+      return running.every(({ name }) => isDeepStrictEqual(allocated?.[name], actuated?.[name]));
+    };
+    const isSo = (pod: Pod): boolean => isDecided(pod) && (!isResized(pod) || isApplied(pod));
+    await until(() => isSo(this.#pod()), `kubelet to decide about ${this.name}`, LIMIT_MS / 1000 / slowness);
   }
 
   async #until({ what, holds }: Extract<Step, { kind: 'until' }>): Promise<void> {
@@ -166,7 +183,7 @@ class RowRun {
     if (this.stage.shim === undefined) return;
     const args = ['dist/resizectl.js', '--endpoint', `unix://${RESIZE_SOCKET}`, 'resize', this.#pod().metadata.uid];
     const { stderr, exitCode } = await execa(process.execPath, [...args, ...changes], { reject: false });
-    this.#answer = exitCode === 0 ? 'accepted' : (/\b([A-Z]+(?:_[A-Z]+)+): /.exec(stderr)?.[1] ?? stderr);
+    this.#answer = exitCode === 0 ? 'accepted' : reasonIn(stderr);
   }
 
   async #volume(name: string, bytes: number): Promise<void> {
@@ -201,6 +218,21 @@ class RowRun {
     this.#answer = '';
   }
 }
+
+/** Returns the resources of a pod's containers in a state file of kubelet. */
+function resourcesIn(file: string, podUid: string): Readonly<Record<string, unknown>> | undefined {
+  const { data } = JSON.parse(readFileSync(join('/var/lib/kubelet', file), 'utf8')) as { readonly data: string };
+  const { entries } = JSON.parse(data) as {
+    readonly entries: Readonly<Record<string, { readonly ContainerResources?: Readonly<Record<string, unknown>> }>>;
+  };
+  return entries[podUid]?.ContainerResources;
+}
+
+/** Returns the reason of an error. resizectl itself rejects a value that is not a quantity. */
+const reasonIn = (stderr: string): string => {
+  if (/: invalid (?:limit|quantity|request) /.test(stderr)) return 'INVALID_VALUE';
+  return /\b([A-Z]+(?:_[A-Z]+)+): /.exec(stderr)?.[1] ?? stderr;
+};
 
 /** Returns the gates that the steps open. */
 const fifosOf = (steps: readonly Step[]): readonly string[] =>

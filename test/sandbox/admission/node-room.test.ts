@@ -124,7 +124,7 @@ describe('room on the node', () => {
     });
 
     test('the requests of the other containers of the pod count with the values that kubelet has admitted', async () => {
-      runtime.allocated.set('uid-1', entry({ c0: { memory: mi(100) }, c1: { memory: mi(500) } }));
+      runtime.allocated.set('uid-1', entry({ c0: { memory: mi(100), milliCpu: 10 }, c1: { memory: mi(500) } }));
       await request({ memory: 500 });
       await expect(request({ memory: 501 })).rejects.toMatchObject({
         reason: 'EXCEEDS_NODE',

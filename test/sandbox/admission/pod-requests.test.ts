@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { bytes, cpuShares, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import { requestsAfter, requestsNow } from '../../../src/sandbox/admission/pod-level.ts';
 import {
   addRequests,
   admittedRequests,
@@ -10,8 +11,6 @@ import {
   areRequestsFreed,
   podRequests,
   requestOfShares,
-  requestsAfter,
-  requestsNow,
 } from '../../../src/sandbox/admission/pod-requests.ts';
 import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
 import type { Amounts, ContainerKind, DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';

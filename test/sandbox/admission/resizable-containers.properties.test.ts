@@ -178,7 +178,7 @@ function verdict(containers: readonly Declared[], name: string, wanted: Change):
   const desired = desiredOf(name, wanted);
   const of = (key: 'cpus' | 'nodes') => (_uid: string, one: string) =>
     containers[Number(one.slice(1))]?.[key] === true ? '1' : undefined;
-  const managers = { exclusiveCpus: of('cpus'), memoryNodes: of('nodes') };
+  const managers = { isStatic: () => false, exclusiveCpus: of('cpus'), memoryNodes: of('nodes') };
   try {
     assertResizable(pod, state, name);
     assertQosClassStays(pod, state, desired);

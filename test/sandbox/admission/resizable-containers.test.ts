@@ -114,9 +114,49 @@ describe('reasons not to resize a container', () => {
     });
   });
 
+  describe('the static managers of kubelet and a Guaranteed pod whose containers share their CPUs', () => {
+    const container = (name: string, size: number): SpecContainer => {
+      const amounts = { memory: mi(size), milliCpu: 100 };
+      const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' } as const;
+      return { name, kind: 'app', limits: amounts, requests: amounts, resizePolicy };
+    };
+    beforeEach(() =>
+      runtime.specs.set('uid-1', {
+        containers: [container('c0', 100), container('c1', 200)],
+        limits: {},
+        requests: {},
+        qosClass: 'Guaranteed',
+        priority: 0,
+        volumes: new Map(),
+      }),
+    );
+    const upCpu = { c0: { cpu: cpu(200), shares: milliCpuToShares(200) } };
+    const upMemory = [{ c0: { memory: mi(150) } }, { memoryRequests: { containers: { c0: mi(150) } } }] as const;
+
+    test('KEP-1287: with the static CPU manager, its CPU is not resized, and its memory is', async () => {
+      write('cpu_manager_state', { policyName: 'static', defaultCpuSet: '0-3' });
+      await expect(resize(upCpu)).rejects.toMatchObject({
+        code: 9,
+        reason: 'EXCLUSIVE_CPUS',
+        message:
+          'container c0 of pod default/web: with its static CPU manager, kubelet does not resize the CPU of Guaranteed pods',
+        context: { container: 'c0', found: 'static' },
+      });
+      await resize(...upMemory);
+      expect(runtime.limitOf(0)).toBe(150 * MiB);
+    });
+
+    test('KEP-1287: with the static memory manager, its memory is not resized, and its CPU is', async () => {
+      write('memory_manager_state', { policyName: 'Static', entries: {} });
+      await expect(resize(...upMemory)).rejects.toMatchObject({ code: 9, reason: 'PINNED_MEMORY' });
+      await resize(upCpu);
+      expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('20000 100000');
+    });
+  });
+
   describe('the resizePolicy in the spec', () => {
     const container = (name: string, resizePolicy: SpecContainer['resizePolicy']): SpecContainer => ({
-      ...{ name, kind: 'app', limits: {}, requests: {} },
+      ...{ name, kind: 'app', limits: {}, requests: { memory: mi(10), milliCpu: 10 } },
       resizePolicy,
     });
     beforeEach(() =>

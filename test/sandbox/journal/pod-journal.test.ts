@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
+import type { AdmittedRequestsOfPod } from '../../../src/sandbox/journal/record.ts';
 import { Journal } from '../../../src/sandbox/journal/store.ts';
 import { timerlessClock } from '../../support/fake-clock.ts';
 import { containerId, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
@@ -152,4 +153,44 @@ test('a transaction that repeats the steps of an unfinished one does not record 
   for (const to of [400, 400, 500, 400, 500])
     await (await journal.begin(pod, [step(to)], { volumes: new Map() })).failed('left');
   expect(journal.transactionOf(pod)?.steps).toEqual([step(400), step(500)]);
+});
+
+test('KEP-1287: the requests of a resize are journalled with it, and a rollback restores the earlier ones', async () => {
+  const { journal, registry } = runtime.node;
+  const pod = (await registry.pod(SANDBOX))!;
+  const { uid } = pod.metadata;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const begin = (megabytes: number, before: AdmittedRequestsOfPod | null) =>
+    journal.begin(pod, [step], { volumes: new Map(), admitted: { ...requests(megabytes), before } });
+  const requests = (megabytes: number) => ({ memory: bytes(megabytes * MiB), milliCpu: 100, kubelet: 'none' });
+  const readAgain = async () => {
+    const again = new PodJournal(Journal.open(runtime.stateFolder, { clock: timerlessClock }));
+    await again.restored();
+    return again.admitted().get(uid);
+  };
+
+  const first = await begin(400, null);
+  expect(await readAgain()).toEqual({ ...requests(400), before: null });
+  await first.end('undone', new Map());
+  expect(await readAgain()).toBeUndefined();
+  const second = await begin(400, null);
+  await second.end('done', new Map());
+  expect(await readAgain()).toEqual(requests(400));
+  const third = await begin(500, requests(400));
+  expect(await readAgain()).toEqual({ ...requests(500), before: requests(400) });
+  await third.end('undone', new Map());
+  expect(await readAgain()).toEqual(requests(400));
+  await journal.setResizes(uid, [{ version: 1, kind: 'of a test' }]);
+  await journal.setResizes(uid, []);
+  expect(await readAgain()).toEqual(requests(400));
+  await journal.forget(pod);
+  expect(await readAgain()).toBeUndefined();
+});
+
+test('a shim that does not know the entry of admitted requests keeps it with the deferred requests', async () => {
+  const { journal, registry } = runtime.node;
+  const pod = (await registry.pod(SANDBOX))!;
+  const admitted = { memory: bytes(MiB), milliCpu: 100, kubelet: 'none', before: null };
+  await journal.begin(pod, [], { volumes: new Map(), admitted });
+  expect(written()).toMatchObject({ version: 4, resizes: [{ version: 1, kind: 'admitted', ...admitted }] });
 });

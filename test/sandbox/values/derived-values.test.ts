@@ -230,11 +230,14 @@ describe('inherited limits', () => {
     expect(limitsAfter(state({ a: { own: { milliCpu: 500 } } }), asking(both))).toEqual({ a: { memory: both.memory } });
   });
 
-  test('a container inherits only resources for which the pod has a pod-level limit', () => {
+  test('a container inherits the limits of a pod that has pod-level resources, and of no other pod', () => {
     const now = (level: Amounts): PodState => state({ a: {} }, {}, level);
     expect(limitsAfter(now({}), asking(both))).toEqual({});
-    expect(limitsAfter(now({ memory: mi(128) }), asking(both))).toEqual({ a: { memory: both.memory } });
-    expect(limitsAfter(now({ milliCpu: 500 }), asking(both))).toEqual({ a: { cpu: both.cpu } });
+    expect(limitsAfter(now({ memory: mi(128) }), asking({ memory: both.memory }))).toEqual({
+      a: { memory: both.memory },
+    });
+    // The other limit is added to the pod-level resources.
+    expect(limitsAfter(now({ milliCpu: 500 }), asking(both))).toEqual({ a: both });
     const { declared, ...others } = now({});
     const { limits, ...without } = declared!;
     expect(limits).toEqual({});

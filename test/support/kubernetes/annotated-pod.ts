@@ -70,7 +70,7 @@ export class AnnotatedPod {
     const requests = new AnnotationRequests({ ...parts, post: (event) => events.push(event) });
     void followResizes(
       { resizes, clock, random: () => 0.5, log: noLog },
-      (resize) => requests.reached(resize),
+      (_, resize) => resize && requests.reached(resize),
       this.#stop.signal,
     );
     this.#resizes = resizes;
