@@ -12,6 +12,8 @@ import { accepted as ofContainerd } from '../cri-integration/report.ts';
 import { grpcName, h2specName } from '../interop/programs.ts';
 import { accepted } from '../interop/results.ts';
 import { accepted as ofKubernetes } from '../k8s-e2e/selection.ts';
+import { admissionTable } from '../real-kubelet/admission/verdicts.ts';
+import { withTable } from '../runner/results-reporter.ts';
 import { pages } from './commands.ts';
 
 // The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other
@@ -74,6 +76,13 @@ test.each([
   ['npm run nightly -- --only cri-integration', "Accepted differences of containerd's tests", ofContainerd],
 ])('docs/compatibility.md has the differences that %s accepts, with reasons', (_, title, differences) => {
   expect(acceptedIn(readFileSync('docs/compatibility.md', 'utf8'), title)).toEqual([...differences]);
+});
+
+test('docs/resize.md has the table of resizes that are requested of Kubernetes and of ResizePod', () => {
+  const page = readFileSync('docs/resize.md', 'utf8');
+  const current = withTable(page, 'npm run nightly -- --only admission', admissionTable());
+  if (process.env['UPDATE_DOCS'] === '1') writeFileSync('docs/resize.md', current);
+  expect(page, 'run the test with UPDATE_DOCS=1 to update the page').toBe(current);
 });
 
 /** Returns the rows below "Accepted differences:", or none for "Accepted differences: none." */

@@ -99,7 +99,11 @@ export async function podInfo(node: Node, decreaseReclaimer: DecreaseReclaimer, 
     ...(lastError !== undefined && { lastError: errorOf(lastError) }),
     ...(annotationErrors.length > 0 && { annotationErrors }),
     pod: {
-      ...limitsOf({ desired: desired.pod, allocated: allocated.pod, actuated: actuated.pod }),
+      ...limitsOf(
+        { desired: desired.pod, allocated: allocated.pod, actuated: actuated.pod },
+        live?.limits,
+        live?.kubelet?.values.pod,
+      ),
       ...(live && { actual: actualFiles(live.limits) }),
       ...pendingFiles(live?.kubelet?.values.pod),
     },
@@ -145,13 +149,14 @@ function containersOf(
   return byKey(
     [...known, ...running].map(([id, name]) => {
       const limits = actual.get(id);
-      const own = limitsOf({
+      const known = {
         desired: desired.containers?.get(id),
         allocated: allocated.containers?.get(id),
         actuated: actuated.containers?.get(id),
-      });
-      const pending = pendingFiles(live?.kubelet?.values.containers?.get(id));
-      return [name, { id, ...own, ...(limits && { actual: actualFiles(limits) }), ...pending }];
+      };
+      const pending = live?.kubelet?.values.containers?.get(id);
+      const own = limitsOf(known, limits, pending);
+      return [name, { id, ...own, ...(limits && { actual: actualFiles(limits) }), ...pendingFiles(pending) }];
     }),
   );
 }
@@ -189,14 +194,31 @@ function volumesOf(
 const byKey = <Value>(entries: readonly (readonly [string, Value])[]): Readonly<Record<string, Value>> =>
   Object.fromEntries(entries.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));
 
-/** Returns the values of the limits that are known. */
-function limitsOf(of: {
+interface KnownOfRequests {
   readonly desired: PodLimits | undefined;
   readonly allocated: PodLimits | undefined;
   readonly actuated: PodLimits | undefined;
-}): Values<Files, Files, Files> {
+}
+
+/**
+ * Returns the desired, allocated and actuated values (KEP-1287). kubelet's checkpoints win; a value that no client has
+ * requested since the start of the shim is the kernel's. They therefore survive a restart of the shim.
+ */
+function limitsOf(
+  { desired, allocated, actuated }: KnownOfRequests,
+  actual: ActualValues | undefined,
+  pending: PodLimits | undefined,
+): Values<Files, Files, Files> {
+  const now = actual && presentLimits(actual);
+  const written = { ...now, ...actuated };
+  const admitted = { ...written, ...allocated };
+  const of = {
+    desired: { ...admitted, ...desired, ...pending },
+    allocated: { ...admitted, ...pending },
+    actuated: written,
+  };
   const there = Object.entries(of).flatMap(([name, limits]) => {
-    const files = limits === undefined ? {} : knownFiles(limits);
+    const files = knownFiles(limits);
     return Object.keys(files).length === 0 ? [] : [[name, files] as const];
   });
   return Object.fromEntries(there);
@@ -209,13 +231,20 @@ const knownFiles = ({ memory, cpu, weight, shares }: PodLimits): Files => ({
   ...(shares !== undefined && { 'cpu.shares': String(shares) }),
 });
 
+const presentLimits = ({
+  memory,
+  cpu,
+  weight,
+  shares,
+}: Pick<ActualValues, 'memory' | 'cpu' | 'weight' | 'shares'>): PodLimits => ({
+  memory,
+  cpu,
+  ...(weight !== undefined && { weight }),
+  ...(shares !== undefined && { shares }),
+});
+
 const actualFiles = ({ memoryUsed, ...limits }: ActualValues): Files => ({
-  ...knownFiles({
-    memory: limits.memory,
-    cpu: limits.cpu,
-    ...(limits.weight !== undefined && { weight: limits.weight }),
-    ...(limits.shares !== undefined && { shares: limits.shares }),
-  }),
+  ...knownFiles(presentLimits(limits)),
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
 });
 

@@ -56,7 +56,7 @@ const RESTART: Expected = [
 const ZERO: Expected = [
   'accepted',
   'INVALID_VALUE',
-  '0 in a CRI message keeps the present request, so the runtime cannot be told of it',
+  '0 in a CRI message keeps the present request, so the runtime cannot receive it',
 ];
 const CGROUP: Expected = [
   'rejected',

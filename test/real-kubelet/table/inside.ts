@@ -13,8 +13,8 @@ import type { Configuration, Observation, Row, Side } from './row.ts';
 import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, runRow, type Stage } from './run-row.ts';
 
 /**
- * Runs in the test node as `kubelet-inside SIDE KUBERNETES TABLE [TITLE]`. Runs the rows of one side, one configuration after
- * the other. Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
+ * Runs in the test node as `kubelet-inside SIDE KUBERNETES TABLE [TITLE]`. Runs the rows of one side, one configuration
+ * after the other. Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
  */
 
 const [side, kubernetes, table, title = ''] = process.argv.slice(2) as [Side, KubernetesRelease, Table, string?];
