@@ -1,4 +1,13 @@
-import { type Bytes, type Clock, KeyedLock, noCounters, noLog, systemClock } from '../core/index.ts';
+import {
+  type Bytes,
+  type Clock,
+  type Counters,
+  KeyedLock,
+  type Log,
+  noCounters,
+  noLog,
+  systemClock,
+} from '../core/index.ts';
 import { noKubeletState, noResourceManagers } from '../kubelet/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import { AdmittedRequests, type AllocatableSources, memorySizes } from './admission/node-room.ts';
@@ -52,12 +61,7 @@ export function createNode({
     }),
     growth: new GrowthTimers(),
     outcomes: new PodOutcomes(counters),
-    history: new ResizeHistory({
-      log,
-      counters,
-      isKnown: (sandboxId) => registry.knownPod(sandboxId) !== undefined,
-      nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
-    }),
+    history: historyOf(registry, log, counters),
     newest: new NewestValues(),
     transactions: new TransactionEvents(log),
     lock: new KeyedLock(),
@@ -77,6 +81,14 @@ export function createNode({
   restoreOnceRead(node);
   return node;
 }
+
+const historyOf = (registry: Registry, log: Log, counters: Counters): ResizeHistory =>
+  new ResizeHistory({
+    log,
+    counters,
+    isKnown: (sandboxId) => registry.knownPod(sandboxId) !== undefined,
+    nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
+  });
 
 /** Creates a node's decrease reclaimer. Reports added and removed pods to it, and ends a hold before a pod action. */
 export function connectDecreaseReclaimer(node: Node, clock: Clock = systemClock): DecreaseReclaimer {

@@ -101,24 +101,7 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
     },
     specs,
     allocatable,
-    decreaseDeferred: (pod, why) =>
-      poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
-    volumeExceeds: (pod, volume, warning) =>
-      poster.post({
-        pod,
-        reason: 'VolumeSizeExceedsMemoryLimit',
-        note: `volume ${volume} ${warning}`,
-        at: clock.wallTime(),
-      }),
-    bypassEnded: ({ start, end }) =>
-      poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
-    endpointChanged: (isDrift, note) =>
-      poster.post({
-        node: nodeName,
-        reason: isDrift ? 'ShimDrift' : 'ShimDriftEnded',
-        note: `kubelet ${note}`,
-        at: clock.wallTime(),
-      }),
+    ...eventsOf(poster, nodeName, clock),
     check: () => reach.check(),
     close() {
       stop.abort();
@@ -126,6 +109,30 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
     },
   };
 }
+
+type Reports = Pick<KubernetesWatch, 'decreaseDeferred' | 'volumeExceeds' | 'bypassEnded' | 'endpointChanged'>;
+
+/** Returns the functions that post events. */
+const eventsOf = (poster: EventPoster, nodeName: string, clock: Clock): Reports => ({
+  decreaseDeferred: (pod, why) =>
+    poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
+  volumeExceeds: (pod, volume, warning) =>
+    poster.post({
+      pod,
+      reason: 'VolumeSizeExceedsMemoryLimit',
+      note: `volume ${volume} ${warning}`,
+      at: clock.wallTime(),
+    }),
+  bypassEnded: ({ start, end }) =>
+    poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
+  endpointChanged: (isDrift, note) =>
+    poster.post({
+      node: nodeName,
+      reason: isDrift ? 'ShimDrift' : 'ShimDriftEnded',
+      note: `kubelet ${note}`,
+      at: clock.wallTime(),
+    }),
+});
 
 /** Returns a function that reports an object that was skipped because it is too large. */
 const skippedIn =

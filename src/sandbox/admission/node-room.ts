@@ -2,9 +2,8 @@ import { type CgroupPath, type CgroupTree, isKubeletCgroup, meminfoSize, procTex
 import { type Bytes, bytes, Code, type Limit, Reason, ShimError } from '../../core/index.ts';
 import { type PodEntry, quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { AdmittedRecord, AdmittedRequestsOfPod } from '../journal/record.ts';
 import { compareLimits, sameMemory } from '../plan/amounts.ts';
-import type { DesiredPod } from '../plan/resize-request.ts';
+import type { AdmittedRecord, AdmittedRequestsOfPod, DesiredPod } from '../plan/resize-request.ts';
 import type { Amounts } from '../pods/declared-pod.ts';
 import { podName } from '../pods/names.ts';
 import type { NodeAllocatable } from '../pods/pod-spec.ts';

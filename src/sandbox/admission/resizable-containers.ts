@@ -5,7 +5,8 @@ import { sizeIn } from '../plan/memory-qos-change.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
 import type { DeclaredContainer } from '../pods/declared-pod.ts';
 import { containerSubject, podName } from '../pods/names.ts';
-import type { PodState } from '../pods/pod-state.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
 import { SWAP_MAX, settingsIn } from '../pods/stored-limits.ts';
 import {
   amountsAfter,
@@ -41,14 +42,36 @@ export function assertNotAssigned(
       const message = `the static memory manager of kubelet has pinned its memory to the NUMA nodes ${nodes}: its memory cannot be resized`;
       throw rejected(Reason.PINNED_MEMORY, pod, name, message, nodes);
     }
-    const isOwn = state.declared?.containers.find((one) => one.name === name)?.limits?.[resource] !== undefined;
-    if (isOwn && state.declared?.qosClass === 'Guaranteed' && managers.isStatic(manager)) {
+    const { declared } = state;
+    const isOwn = declared?.containers.find((one) => one.name === name)?.limits?.[resource] !== undefined;
+    if (isOwn && declared.qosClass === 'Guaranteed' && managers.isStatic(manager)) {
       const label = manager === 'cpu' ? 'CPU' : 'memory';
       const reason = manager === 'cpu' ? Reason.EXCLUSIVE_CPUS : Reason.PINNED_MEMORY;
       const message = `with its static ${label} manager, kubelet does not resize the ${label} of Guaranteed pods`;
       throw rejected(reason, pod, name, message, 'static');
     }
   }
+}
+
+/**
+ * Removes the CPU limits from a request that are those of containers with exclusive CPUs: kubelet sets no quota for
+ * such a container (gate DisableCPUQuotaWithExclusiveCPUs), so its declared limit is not a change.
+ */
+export function withoutQuotasOfExclusiveCpus(
+  managers: ResourceManagers,
+  { metadata }: PodDescription,
+  { declared, containers }: PodState,
+  desired: DesiredPod,
+): DesiredPod {
+  const kept = [...desired.containers].map(([name, limits]): [string, Limits] => {
+    const { id, limits: own } = declared?.containers.find((one) => one.name === name) ?? {};
+    const live = containers.find((one) => one.id === id);
+    const { cpu, ...others } = limits;
+    if (cpu === undefined || live?.cpu.quota !== 'max') return [name, limits];
+    const isOwn = amountsOf({ memory: 'max', cpu }).milliCpu === own?.milliCpu;
+    return isOwn && managers.exclusiveCpus(metadata.uid, name) !== undefined ? [name, others] : [name, limits];
+  });
+  return { ...desired, containers: new Map(kept) };
 }
 
 /**

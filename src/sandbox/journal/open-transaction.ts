@@ -1,7 +1,8 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/index.ts';
+import type { AdmittedRecord } from '../plan/resize-request.ts';
 import type { Step } from '../plan/step.ts';
-import type { AdmittedRecord, JournalledTransaction, PodRecord } from './record.ts';
+import type { JournalledTransaction, PodRecord } from './record.ts';
 
 /**
  * Changes a pod's record and writes it. On failure, rejects with JOURNAL_UNAVAILABLE and restores the previous record.

@@ -2,11 +2,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { PreviousHigh } from '../../cgroups/index.ts';
 import { KeyedLock, ShimError, wallTime } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
+import type { AdmittedRecord } from '../plan/resize-request.ts';
 import type { Step } from '../plan/step.ts';
 import { LateChange, type Readiness } from './availability.ts';
 import type { WithheldCounts } from './loader.ts';
 import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
-import type { AdmittedRecord, JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
+import type { JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
 import type { Journal } from './store.ts';
 import { UnansweredUpdates } from './unanswered.ts';
 

@@ -19,6 +19,7 @@ import {
   ShimError,
 } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { AdmittedRecord } from '../plan/resize-request.ts';
 import type { Step } from '../plan/step.ts';
 
 /** The journal's record of one volume: its size policy, the source of the policy, and the last known mount. */
@@ -129,20 +130,6 @@ export interface PodRecord {
   readonly resizes?: readonly unknown[];
   /** The requests that a ResizePod has set. Not valid after a reboot. */
   readonly admitted?: AdmittedRecord;
-}
-
-/** The requests of a pod, in bytes and thousandths of a CPU, and those that kubelet had admitted for it before. */
-export interface AdmittedRequestsOfPod {
-  readonly memory: Bytes;
-  readonly milliCpu: number;
-  /** A text that is equal as long as kubelet has admitted no others. */
-  readonly kubelet: string;
-}
-
-/** The requests that a ResizePod has set. */
-export interface AdmittedRecord extends AdmittedRequestsOfPod {
-  /** Only while the transaction is open: the requests to restore if it is rolled back; null if there are none. */
-  readonly before?: AdmittedRequestsOfPod | null;
 }
 
 /** A record as read from its file, with the id of the boot in which it was written. */

@@ -12,9 +12,8 @@ import {
   requestOfShares,
   type TotalRequests,
 } from '../admission/pod-requests.ts';
-import type { AdmittedRecord } from '../journal/record.ts';
 import type { Node } from '../node.ts';
-import type { DesiredPod } from '../plan/resize-request.ts';
+import type { AdmittedRecord, DesiredPod } from '../plan/resize-request.ts';
 import { identityOf } from '../pods/pod-identity.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';

@@ -11,6 +11,7 @@ import {
   assertNotAssigned,
   assertResizable,
   assertSwapStays,
+  withoutQuotasOfExclusiveCpus,
 } from '../admission/resizable-containers.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
@@ -84,7 +85,8 @@ export async function prepareResize(
   if (!dryRun) node.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
   observeVolumes(node, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
-  const desired = withInheritedLimits(exact, withDefaultRequests(exact, asked));
+  const own = withoutQuotasOfExclusiveCpus(node.managers, pod, exact, asked);
+  const desired = withInheritedLimits(exact, withDefaultRequests(exact, own));
   const memoryQos = memoryQosOf(node, pod, exact, desired, containers);
   const split = containerTargets(node.registry, pod, containers, exact, desired, memoryQos.ofContainer);
   assertNotStarting(pod, split.starting);

@@ -71,3 +71,17 @@ export type ResizePod = (sandboxId: string, desired: DesiredPod, options: Resize
 
 /** The states that the metric of KEP-1287 counts. In steady state, Proposed = Infeasible + Completed + Canceled. */
 export type ResizeState = 'Proposed' | 'InProgress' | 'Deferred' | 'Infeasible' | 'Completed' | 'Canceled';
+
+/** The requests of a pod, in bytes and thousandths of a CPU, and those that kubelet had admitted for it before. */
+export interface AdmittedRequestsOfPod {
+  readonly memory: Bytes;
+  readonly milliCpu: number;
+  /** A text that is equal as long as kubelet has admitted no others. */
+  readonly kubelet: string;
+}
+
+/** The requests that a ResizePod has set. */
+export interface AdmittedRecord extends AdmittedRequestsOfPod {
+  /** Only while the transaction is open: the requests to restore if it is rolled back; null if there are none. */
+  readonly before?: AdmittedRequestsOfPod | null;
+}

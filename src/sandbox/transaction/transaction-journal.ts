@@ -3,10 +3,11 @@ import { type Bytes, isRollbackFailure, type Limit, type Log, messageOf } from '
 import { isUnanswered, type PodDescription } from '../../runtime/index.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
-import type { AdmittedRecord, JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
 import { podStepsLeft } from '../plan/pod-limits.ts';
+import type { AdmittedRecord } from '../plan/resize-request.ts';
 import type { Change, ContainerStep, PodTarget, Step } from '../plan/step.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { podCgroup } from '../pods/read-pod.ts';

@@ -2,10 +2,11 @@ import { type Bytes, Code, messageOf, Reason, ShimError, steadyNow } from '../..
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PlannedTransaction } from '../history/transaction-events.ts';
-import type { AdmittedRecord, RequestedVolume } from '../journal/record.ts';
+import type { RequestedVolume } from '../journal/record.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
 import { lateError, StepSkipped } from '../plan/failures.ts';
+import type { AdmittedRecord } from '../plan/resize-request.ts';
 import { type ContainerStep, describeStep, type PodTarget, type Step, type StepRecord } from '../plan/step.ts';
 import { plan } from '../plan/steps.ts';
 import type { KnownValues } from '../plan/value-changes.ts';

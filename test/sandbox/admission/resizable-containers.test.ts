@@ -146,6 +146,16 @@ describe('reasons not to resize a container', () => {
       expect(runtime.limitOf(0)).toBe(150 * MiB);
     });
 
+    test('KEP-1287: the limit of a container with CPUs of its own is no change, although it has no quota', async () => {
+      write('cpu_manager_state', { policyName: 'static', defaultCpuSet: '0', entries: { 'uid-1': { c0: '1' } } });
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', 'max 100000');
+      const [containers, more] = upMemory;
+      await resize({ c0: { ...containers.c0, cpu: cpu(100) } }, more);
+      expect(runtime.limitOf(0)).toBe(150 * MiB);
+      expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('max 100000');
+      await expect(resize({ c0: { cpu: cpu(200) } })).rejects.toMatchObject({ code: 9 });
+    });
+
     test('KEP-1287: with the static memory manager, its memory is not resized, and its CPU is', async () => {
       write('memory_manager_state', { policyName: 'Static', entries: {} });
       await expect(resize(...upMemory)).rejects.toMatchObject({ code: 9, reason: 'PINNED_MEMORY' });
