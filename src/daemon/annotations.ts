@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Config, Reason, ShimError, systemClock } from '../core/index.ts';
 import type { KubernetesOptions, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
-import { excesses, isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
+import { excesses, identityOf, isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { ResizeCore } from './resize-core.ts';
 
@@ -40,7 +40,7 @@ export async function watchKubernetes(
   node.transactions.listen({
     ends({ pod, before, target }, _records, error) {
       if (error !== undefined) return;
-      for (const { volume, warning } of excesses(before, target)) watch.volumeExceeds(pod.metadata, volume, warning);
+      for (const { volume, warning } of excesses(before, target)) watch.volumeExceeds(identityOf(pod), volume, warning);
     },
   });
   decreaseReclaimer.watch((uid, { message }) => {

@@ -160,8 +160,8 @@ function watchRegistry(node: Node): void {
       node.history.forget(sandboxId);
       node.newest.forget(sandboxId);
       node.pending.forget(sandboxId);
-      const { uid } = pod.metadata;
-      if (!registry.pods.some((other) => other.metadata.uid === uid)) node.admitted.forget(uid);
+      const key = lockKeyOf(pod);
+      if (!registry.pods.some((other) => lockKeyOf(other) === key)) node.admitted.forget(key);
       forgetPodRecord(node, pod);
     },
     containerRemoved(containerId) {

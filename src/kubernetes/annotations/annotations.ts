@@ -10,6 +10,7 @@ import {
 } from '../../core/index.ts';
 import {
   type NodeAllocatable,
+  type PodIdentity,
   type PodSpecs,
   type Resize,
   type ResizeEvent,
@@ -56,7 +57,7 @@ export interface KubernetesWatch {
   /** kubelet cannot lower an admitted memory limit for now. */
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   /** A volume is larger than the memory limit of its pod, after a resize of either. */
-  volumeExceeds(pod: PodEvent['pod'], volume: string, warning: string): void;
+  volumeExceeds(pod: PodIdentity, volume: string, warning: string): void;
   /** Clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
   /** kubelet no longer uses the shim, or uses it again. */
@@ -101,7 +102,7 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
     },
     specs,
     allocatable,
-    ...eventsOf(poster, nodeName, clock),
+    ...eventsOf({ poster, specs, nodeName, clock }),
     check: () => reach.check(),
     close() {
       stop.abort();
@@ -113,16 +114,24 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
 type Reports = Pick<KubernetesWatch, 'decreaseDeferred' | 'volumeExceeds' | 'bypassEnded' | 'endpointChanged'>;
 
 /** Returns the functions that post events. */
-const eventsOf = (poster: EventPoster, nodeName: string, clock: Clock): Reports => ({
+const eventsOf = ({
+  poster,
+  specs,
+  nodeName,
+  clock,
+}: {
+  readonly poster: EventPoster;
+  readonly specs: PodSpecs;
+  readonly nodeName: string;
+  readonly clock: Clock;
+}): Reports => ({
+  volumeExceeds(pod, volume, warning) {
+    const reason = 'VolumeSizeExceedsMemoryLimit';
+    if (specs.of(pod) !== undefined)
+      poster.post({ pod, reason, note: `volume ${volume} ${warning}`, at: clock.wallTime() });
+  },
   decreaseDeferred: (pod, why) =>
     poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
-  volumeExceeds: (pod, volume, warning) =>
-    poster.post({
-      pod,
-      reason: 'VolumeSizeExceedsMemoryLimit',
-      note: `volume ${volume} ${warning}`,
-      at: clock.wallTime(),
-    }),
   bypassEnded: ({ start, end }) =>
     poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
   endpointChanged: (isDrift, note) =>

@@ -56,6 +56,8 @@ function eventOfState({
     case 'Completed':
       return { reason: 'ResizeCompleted', note: `the pod is resized${listOf(changes)}` };
     case 'Deferred':
+      // A resize of an earlier process has had its event.
+      if (reason === 'RESTARTED') return undefined;
       return { reason: 'ResizeDeferred', note: `the pod is not resized yet: ${reason}: ${message}`, key: reason };
     case 'Infeasible': {
       // KEP-1287: infeasible before the first step, an error after it.

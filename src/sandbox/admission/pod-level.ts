@@ -9,6 +9,7 @@ import { amountsOf } from '../pods/runtime-containers.ts';
 import {
   amountsAfter,
   amountsNow,
+  comparable,
   overheadRequests,
   pick,
   podRequests,
@@ -89,7 +90,8 @@ function presentLimits(state: PodState, desired: DesiredPod): Amounts {
 function assertLimits(state: PodState, desired: DesiredPod, resource: Resource, most: number): void {
   for (const { name, kind, limits } of amountsAfter(state, desired)) {
     const limit = limits[resource];
-    if ((kind !== 'app' && kind !== 'unknown') || limit === undefined || limit <= most) continue;
+    if ((kind !== 'app' && kind !== 'unknown') || limit === undefined || mayBeInit(state, name)) continue;
+    if (comparable(resource, limit) <= comparable(resource, most)) continue;
     const asked = { container: name, kind: 'limits', resource } as const;
     if (setsLimit(desired.containers.get(name), resource))
       throw refused(asked, limit, `the limit is above that of the pod, ${formatOf(resource, most)}`);
@@ -106,7 +108,7 @@ function assertRequests(state: PodState, desired: DesiredPod, resource: Resource
       ? { ...one, requests: pick(one.requests.memory, undefined) }
       : one,
   );
-  const sum = podRequests({ containers })[resource];
+  const sum = podRequests({ containers: containers.filter(({ name }) => !mayBeInit(state, name)) })[resource];
   if (sum <= most) return;
   const raised = containers.find(({ name }) => setsRequest(desired, name, resource));
   if (raised !== undefined) {
@@ -119,6 +121,10 @@ function assertRequests(state: PodState, desired: DesiredPod, resource: Resource
     throw refused({ container: undefined, kind: 'requests', resource }, most, why);
   }
 }
+
+/** Whether a container may be an ordinary init container: then it is not known how it counts. */
+const mayBeInit = ({ declared }: PodState, name: string): boolean =>
+  declared?.containers.find((one) => one.name === name)?.mayBeInit === true;
 
 const setsLimit = (limits: Limits | undefined, resource: Resource): boolean =>
   limits?.[resource === 'memory' ? 'memory' : 'cpu'] !== undefined;

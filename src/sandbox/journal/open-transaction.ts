@@ -10,8 +10,13 @@ import type { JournalledTransaction, PodRecord } from './record.ts';
  */
 export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
 
+/** Returns how the change of requests by a transaction ends whose values a later one has replaced. */
+export const requestsReplaced = ({ failed }: JournalledTransaction): 'done' | 'undone' =>
+  failed === undefined ? 'done' : 'undone';
+
 /** Returns the requests of the pod once its transaction has ended. */
-function admittedAfter(how: 'done' | 'undone', admitted: AdmittedRecord): Pick<PodRecord, 'admitted'> {
+function admittedAfter(how: 'done' | 'undone' | 'open', admitted: AdmittedRecord): Pick<PodRecord, 'admitted'> {
+  if (how === 'open') return { admitted };
   const { before, ...now } = admitted;
   if (how === 'done' || before === undefined) return { admitted: now };
   return before === null ? {} : { admitted: before };
@@ -22,10 +27,14 @@ export class OpenTransaction {
   /** The cgroup whose memory.high could not be restored, and why. */
   #highLeft: { readonly cgroup: CgroupPath; readonly why: string } | undefined;
 
-  /** @param earlier a transaction whose rollback failed; it stays in the record if this transaction is rolled back */
+  /**
+   * @param earlier a transaction whose rollback failed; it stays in the record if this transaction is rolled back
+   * @param isOthers whether the admitted requests in the record are those of `earlier`
+   */
   constructor(
     private readonly change: ChangeRecord,
     private readonly earlier?: JournalledTransaction,
+    private readonly isOthers = false,
   ) {}
 
   /** Records that the applied steps are about to be rolled back. */
@@ -61,8 +70,14 @@ export class OpenTransaction {
    * not reach the disk, so that no recovery rolls back a change that was reported to the caller as applied.
    * @param volumes the current records of the pod's volumes
    * @param left steps of unanswered updates, to roll back later although the transaction is done
+   * @param requests how the change of the pod's requests ends
    */
-  end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
+  end(
+    how: 'done' | 'undone',
+    volumes: PodRecord['volumes'],
+    left: readonly Step[] = [],
+    requests: 'done' | 'undone' | 'open' = this.#endOfRequests(how),
+  ): Promise<void> {
     return this.change(
       ({ podUid, sandboxId, transaction, holds, resizes, admitted }) => ({
         podUid,
@@ -72,10 +87,16 @@ export class OpenTransaction {
         ...(transaction && how === 'done' && this.#leftOf(transaction, left)),
         volumes,
         ...(resizes && { resizes }),
-        ...(admitted && admittedAfter(how, admitted)),
+        ...(admitted && admittedAfter(requests, admitted)),
       }),
       'hasHappened',
     );
+  }
+
+  /** Returns how the change of the pod's requests ends. Those of an earlier transaction end with it. */
+  #endOfRequests(how: 'done' | 'undone'): 'done' | 'undone' | 'open' {
+    if (!this.isOthers || this.earlier === undefined) return how;
+    return how === 'undone' ? 'open' : requestsReplaced(this.earlier);
   }
 
   /** Returns what remains of a done transaction: these steps, and the memory.high values that could not be restored. */

@@ -194,7 +194,11 @@ export class PodJournal {
       transaction,
       ...(admitted && { admitted }),
     }));
-    return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change), earlier);
+    return new OpenTransaction(
+      (...change) => this.#change(identityOf(pod), ...change),
+      earlier,
+      admitted === undefined,
+    );
   }
 
   /** Continues a transaction of the previous process, or one whose rollback failed. */

@@ -14,7 +14,7 @@ import {
 } from '../admission/pod-requests.ts';
 import type { Node } from '../node.ts';
 import type { AdmittedRecord, DesiredPod } from '../plan/resize-request.ts';
-import { identityOf } from '../pods/pod-identity.ts';
+import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
 
@@ -47,12 +47,12 @@ export function admitRequests(
     const allocatable = nodeAllocatable(node, pod);
     assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(node, pod) });
   }
-  const { uid } = pod.metadata;
+  const key = lockKeyOf(pod);
   // A record of a pod that was removed meanwhile would count until the shim restarts.
   if (dryRun || node.registry.knownPod(pod.sandboxId) === undefined) return NO_CHANGE;
-  const undo = node.admitted.record(uid, after, node.kubelet.allocatedPods().get(uid));
+  const undo = node.admitted.record(key, after, node.kubelet.allocatedPods().get(key));
   return {
-    record: node.admitted.recordOf(uid),
+    record: node.admitted.recordOf(key),
     drop: () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]),
   };
 }
@@ -64,12 +64,11 @@ export function admitRequests(
  * and its cgroup no longer exist.
  */
 function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
-  const { metadata } = own;
   node.kubelet.refresh();
   const entries = node.kubelet.allocatedPods();
-  const pods = Map.groupBy(node.registry.pods, (pod) => pod.metadata.uid);
+  const pods = Map.groupBy(node.registry.pods, lockKeyOf);
   const uids = new Set([...entries.keys(), ...node.admitted.uids, ...pods.keys()]);
-  uids.delete(metadata.uid);
+  uids.delete(lockKeyOf(own));
   return addRequests(
     [...uids].flatMap((uid) => {
       const entry = entries.get(uid);

@@ -15,7 +15,7 @@ import {
 } from '../admission/resizable-containers.ts';
 import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
-import type { DesiredPod, ResizeOptions } from '../plan/resize-request.ts';
+import type { DesiredPod, MemoryRequests, ResizeOptions } from '../plan/resize-request.ts';
 import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts';
 import { declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
@@ -65,6 +65,8 @@ export interface PreparedResize {
   /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
   readonly requests: AdmittedChange;
+  /** The memory requests of the resize, with those that follow from new limits. */
+  readonly memoryRequests: MemoryRequests | undefined;
 }
 
 /**
@@ -111,7 +113,7 @@ export async function prepareResize(
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.
   const requests = admitRequests(node, pod, state, desired, { dryRun });
-  return { state, target, stored: split.stored, shares, requests };
+  return { state, target, stored: split.stored, shares, requests, memoryRequests: desired.memoryRequests };
 }
 
 interface DeclaredContainers {

@@ -52,22 +52,26 @@ async function resizeUnderLock(
   if (transaction === undefined) {
     const planned = planSteps(node.volumes, pod, state, target, prepared.stored);
     const steps = planned.map((step) => ({ step, at: 0, ms: 0 }));
-    return { steps, before: state, after: stateAfter(state, target) };
+    return { steps, before: state, after: stateAfter(state, target), memoryRequests: prepared.memoryRequests };
   }
   const steps = await orDrop(prepared, options, async () => {
     try {
       return await transaction.apply();
-    } finally {
-      // A container that has ended meanwhile is the cause of a failure, or makes the new values useless.
+    } catch (error) {
+      // A container that has ended meanwhile is the cause of a failure.
       await assertSurvived(node, pod, prepared, options);
+      throw error;
     }
   });
+  // The new values are useless for a container that has ended. They and the new requests are applied nevertheless.
+  await assertSurvived(node, pod, prepared, options);
   const { chosen } = transaction;
   if (chosen.size > 0) await followChosen(node, pod, prepared, desired);
   const after = chosen.size > 0 ? await readPod(node.tree, pod, []) : stateAfter(state, target);
   await publishLimits(node, pod, prepared, after);
   if (options.writer !== undefined) await node.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
-  return { steps, before: state, after: await readAfter(node, pod, stateAfter(state, target)) };
+  const { memoryRequests } = prepared;
+  return { steps, before: state, after: await readAfter(node, pod, stateAfter(state, target)), memoryRequests };
 }
 
 interface Begun {

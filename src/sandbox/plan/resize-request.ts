@@ -60,6 +60,8 @@ export interface ResizeOutcome {
   readonly steps: readonly StepRecord[];
   readonly before: PodState;
   readonly after: PodState;
+  /** The memory requests that the resize sets, with those that follow from new limits. Absent: those of the request. */
+  readonly memoryRequests?: MemoryRequests | undefined;
 }
 
 /**

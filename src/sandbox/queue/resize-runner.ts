@@ -249,7 +249,8 @@ export class ResizeRunner {
     };
   }
 
-  async #complete(active: ActiveResize, { steps, before, after }: ResizeOutcome, asked: MemoryRequests): Promise<void> {
+  async #complete(active: ActiveResize, outcome: ResizeOutcome, desired: MemoryRequests): Promise<void> {
+    const { steps, before, after, memoryRequests: asked = desired } = outcome;
     const { pod, defer } = active.resize;
     const memoryRequests = {
       before: this.#stored.requests.of(pod.sandboxId),

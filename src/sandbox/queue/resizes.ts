@@ -76,7 +76,9 @@ export interface ResizeTerms {
 }
 
 /** The steps of a resize that was not applied, or why it would be deferred. */
-export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround }) | { readonly deferred: Explanation };
+export type DryRun =
+  | (Omit<ResizeOutcome, 'memoryRequests'> & { readonly memoryRequests: RequestsAround })
+  | { readonly deferred: Explanation };
 
 /**
  * The resizes of whole pods, from the request to the end. A resize that does not fit yet is retried until it fits, is
@@ -202,7 +204,8 @@ export class Resizes {
     const { desired, memoryRequests } = readRequested(asked, before);
     try {
       const outcome = await this.options.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
-      return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, memoryRequests) } };
+      const set = outcome.memoryRequests ?? memoryRequests;
+      return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, set) } };
     } catch (error) {
       const failure = failureOf(error);
       if (defer && fitsLater(failure)) return { deferred: explained(failure) };

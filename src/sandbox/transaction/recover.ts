@@ -71,6 +71,7 @@ async function recoverTransaction(node: Node, pod: PodDescription, transaction: 
       node.counters.recovery('gone');
       node.journal.unanswered.forget(pod.sandboxId);
       await open.end('undone', node.policies.records(pod.sandboxId));
+      restoreAdmitted(node, pod);
       return;
     }
     node.counters.recovery('failed');
@@ -121,11 +122,16 @@ async function endRecovery(
   await ended.catch((error: unknown) => {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   });
-  const { uid } = pod.metadata;
-  node.admitted.restore(uid, node.journal.admitted().get(uid));
+  restoreAdmitted(node, pod);
   if (outcome !== 'gone') await checkVolumesAgain(node, pod);
   node.counters.recovery(outcome);
   node.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
+}
+
+/** Counts the requests of the pod that the journal has after the recovery. */
+function restoreAdmitted({ admitted, journal }: Node, pod: PodDescription): void {
+  const key = lockKeyOf(pod);
+  admitted.restore(key, journal.admitted().get(key));
 }
 
 /**

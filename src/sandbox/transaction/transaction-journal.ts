@@ -1,7 +1,7 @@
 import { type CgroupPath, isCgroupVanished, type PreviousHigh } from '../../cgroups/index.ts';
 import { type Bytes, isRollbackFailure, type Limit, type Log, messageOf } from '../../core/index.ts';
 import { isUnanswered, type PodDescription } from '../../runtime/index.ts';
-import type { OpenTransaction } from '../journal/open-transaction.ts';
+import { type OpenTransaction, requestsReplaced } from '../journal/open-transaction.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 import type { JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
 import type { Node } from '../node.ts';
@@ -91,7 +91,11 @@ export class TransactionJournal {
     else {
       recordRemounts(this.node, pod, earlier.steps);
       const left = this.#leftToSettle();
-      await tolerateJournalFailure(log, pod, journal.reopen(pod).end('done', this.#volumes, left));
+      await tolerateJournalFailure(
+        log,
+        pod,
+        journal.reopen(pod).end('done', this.#volumes, left, requestsReplaced(earlier)),
+      );
     }
   }
 

@@ -199,7 +199,7 @@ const reports = (
 };
 
 /** Parses a quantity: CPU in thousandths, rounded up, and memory in thousandths of a byte. */
-function thousandths(text = '0'): number {
+export function thousandths(text = '0'): number {
   const [, number, unit = ''] = /^([\d.]+(?:e\d+)?)(\D*)$/.exec(text) ?? [];
   const factor = { u: 1e-3, m: 1, k: 1e6, M: 1e9, G: 1e12, Ki: 1000 * 2 ** 10, Mi: 1000 * MiB, Gi: 1000 * 2 ** 30 }[
     unit

@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { execa } from 'execa';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
@@ -10,9 +9,18 @@ import { type Api, ApiError } from '../api.ts';
 import { NODE, slowness, until } from '../cluster.ts';
 import type { ApiWatch } from './observe.ts';
 import { observePod, volumeSize } from './observe.ts';
-import { manifestOf, type Pod } from './pod.ts';
+import { manifestOf, type Pod, type Resources } from './pod.ts';
 import type { Registry } from './registry.ts';
-import { allStatuses, isDecided, isResized, type Observation, type Row, type Side, type Step } from './row.ts';
+import {
+  allStatuses,
+  isDecided,
+  isResized,
+  type Observation,
+  type Row,
+  type Side,
+  type Step,
+  thousandths,
+} from './row.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
 export const EVENTS = '/api/v1/namespaces/default/events';
@@ -141,7 +149,7 @@ class RowRun {
       const [allocated, actuated] = ['allocated_pods_state', 'actuated_pods_state'].map((file) =>
         resourcesIn(file, pod.metadata.uid),
       );
-      return running.every(({ name }) => isDeepStrictEqual(allocated?.[name], actuated?.[name]));
+      return running.every(({ name }) => isSame(allocated?.[name], actuated?.[name]));
     };
     const isSo = (pod: Pod): boolean => isDecided(pod) && (!isResized(pod) || isApplied(pod));
     await until(() => isSo(this.#pod()), `kubelet to decide about ${this.name}`, LIMIT_MS / 1000 / slowness);
@@ -220,13 +228,19 @@ class RowRun {
 }
 
 /** Returns the resources of a pod's containers in a state file of kubelet. */
-function resourcesIn(file: string, podUid: string): Readonly<Record<string, unknown>> | undefined {
+function resourcesIn(file: string, podUid: string): Readonly<Record<string, Resources>> | undefined {
   const { data } = JSON.parse(readFileSync(join('/var/lib/kubelet', file), 'utf8')) as { readonly data: string };
   const { entries } = JSON.parse(data) as {
-    readonly entries: Readonly<Record<string, { readonly ContainerResources?: Readonly<Record<string, unknown>> }>>;
+    readonly entries: Readonly<Record<string, { readonly ContainerResources?: Readonly<Record<string, Resources>> }>>;
   };
   return entries[podUid]?.ContainerResources;
 }
+
+/** Whether two resources are equal. kubelet writes one amount in several ways, such as `80M` and `80000k`. */
+const isSame = (one: Resources = {}, other: Resources = {}): boolean =>
+  (['limits', 'requests'] as const).every((kind) =>
+    ['cpu', 'memory'].every((name) => thousandths(one[kind]?.[name]) === thousandths(other[kind]?.[name])),
+  );
 
 /** Returns the reason of an error. resizectl itself rejects a value that is not a quantity. */
 const reasonIn = (stderr: string): string => {

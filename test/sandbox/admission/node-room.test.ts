@@ -266,6 +266,27 @@ describe('room on the node', () => {
     });
   });
 
+  test('KEP-1287: the pods that kubelet does not list count with their specs, and without these with their CPU shares', async () => {
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    const metadata = { ...pod.metadata, uid: 'uid-2' };
+    runtime.makeNode(1000 * MiB, 4);
+    const other = { ...pod, sandboxId: 'b'.repeat(64), metadata, cpuShares: milliCpuToShares(3000) };
+    runtime.node.registry.learnPod(other);
+    await expect(request({ cpu: 2000 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
+    await request({ cpu: 900, memory: 100 });
+    const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' } as const;
+    runtime.specs.set('uid-2', {
+      containers: [{ name: 'app', kind: 'app', limits: {}, requests: { memory: mi(800) }, resizePolicy }],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    } satisfies PodSpec);
+    await expect(request({ memory: 201 })).rejects.toMatchObject({ reason: 'NODE_FULL', context: { found: '200Mi' } });
+    await request({ cpu: 2000, memory: 200 });
+  });
+
   test('a pod that is removed while its resize is admitted leaves no record of requests', async () => {
     const { registry, admitted } = runtime.node;
     runtime.wrapResponder('ListContainers', async (listed, obey) => {

@@ -139,6 +139,19 @@ describe('pod-level resources and those of containers', () => {
       expect(check({ app: { memory: mi(256) } }, pod([{ ...app, kind }]))).not.toThrow();
   });
 
+  test('KEP-2837: a limit that equals that of the pod is admitted, although the kernel rounds the latter to whole pages', () => {
+    const state = pod();
+    const level = bytes(100_000_000);
+    const rounded = bytes(Math.floor((level + mi(16)) / 4096) * 4096);
+    const declared = { ...state.declared!, limits: { memory: level, milliCpu: 200 } };
+    expect(check({ app: { memory: level } }, { ...state, memory: rounded, declared })).not.toThrow();
+  });
+
+  test('a container that may be an ended init container does not count in the requests of the pod', () => {
+    const ended: DeclaredContainer = { ...app, name: 'setup', kind: 'unknown', state: 'ended', mayBeInit: true };
+    expect(check({ app: shares(100) }, pod([{ ...ended, id: 'i2' }, app]))).not.toThrow();
+  });
+
   test('a container that another program has raised above the pod does not prevent other changes', () => {
     const raised: PodState = { ...pod(), memory: bytes(mi(64)) };
     expect(check({ app: { cpu: cpu(150) }, memory: { app: 16 } }, raised)).not.toThrow();

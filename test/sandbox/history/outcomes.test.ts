@@ -46,13 +46,13 @@ describe('outcomes of resizes', () => {
     );
 
   describe('the info of a pod', () => {
-    test('the pod info has only the actual values before any request', async () => {
+    test('KEP-1287: the pod info has the values of the kernel as desired, allocated and actuated before any request', async () => {
       const { state, lastError, pod, containers } = await info();
       expect([state, lastError]).toEqual([undefined, undefined]);
-      const actual = { ...limitOf(300), 'memory.current': '1000000', 'cpu.max': '20000 100000', 'cpu.weight': '39' };
-      expect(pod).toEqual({ actual: { ...actual, 'cpu.shares': '1024' } });
-      expect(containers['c0']).toMatchObject({ id: containerId(0), actual: limitOf(100) });
-      expect(containers['c0']).not.toHaveProperty('desired');
+      const limits = { ...limitOf(300), 'cpu.max': '20000 100000', 'cpu.weight': '39', 'cpu.shares': '1024' };
+      const actual = { ...limits, 'memory.current': '1000000' };
+      expect(pod).toEqual({ desired: limits, allocated: limits, actuated: limits, actual });
+      expect(containers['c0']).toMatchObject({ id: containerId(0), desired: limitOf(100), actual: limitOf(100) });
     });
 
     test('the pod info has equal desired, allocated, actuated and actual values after an update', async () => {
@@ -61,9 +61,8 @@ describe('outcomes of resizes', () => {
       expect(state).toBe('Completed');
       const four = { desired: limitOf(150), allocated: limitOf(150), actuated: limitOf(150), actual: limitOf(150) };
       expect(containers['c0']).toMatchObject(four);
-      // The pod limit has no desired value: it follows the container.
+      // The pod limit follows the container.
       expect(pod).toMatchObject({ allocated: limitOf(350), actuated: limitOf(350), actual: limitOf(350) });
-      expect(pod).not.toHaveProperty('desired');
     });
 
     test('the pod info has the reason but not the values of an invalid update', async () => {
@@ -96,7 +95,7 @@ describe('outcomes of resizes', () => {
       expect((await info()).containers['c0']).toMatchObject(four);
     });
 
-    test('the pod info has the desired value and the reason after a rejection, but no allocated value', async () => {
+    test('the pod info has the desired value and the reason after a rejection, and the allocated value from before', async () => {
       runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
         'memory.max': String(100 * MiB),
         'cpu.max': '10000 100000',
@@ -113,7 +112,7 @@ describe('outcomes of resizes', () => {
       });
       expect(Date.parse(lastError?.time ?? '')).toBeGreaterThan(Date.now() - 60_000);
       expect(containers['c0']).toMatchObject({ desired: limitOf(50), actual: limitOf(100) });
-      expect(containers['c0']).not.toHaveProperty('allocated');
+      expect(containers['c0']).toMatchObject({ allocated: limitOf(100), actuated: limitOf(100) });
     });
 
     test('the pod info has the previous allocated values after a failed update is rolled back', async () => {
@@ -141,7 +140,7 @@ describe('outcomes of resizes', () => {
       const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MiB) }]]), volumes: new Map() };
       const options = { deadline: performance.now() + 60_000 };
       await resizePod(runtime.node, SANDBOX, desired, { ...options, dryRun: true });
-      expect((await info()).containers['c1']).not.toHaveProperty('desired');
+      expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(200) });
       await resizePod(runtime.node, SANDBOX, desired, { ...options, dryRun: false });
       expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(250), actuated: limitOf(250) });
     });

@@ -18,6 +18,8 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
+const of = (megabytes: number) => ({ memory: bytes(megabytes * MiB), milliCpu: 100, kubelet: 'none' });
+
 const written = (): unknown => {
   const { stateFolder } = runtime;
   const [name = ''] = readdirSync(stateFolder).filter((file) => file.endsWith('.json'));
@@ -161,8 +163,7 @@ test('KEP-1287: the requests of a resize are journalled with it, and a rollback 
   const { uid } = pod.metadata;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const begin = (megabytes: number, before: AdmittedRequestsOfPod | null) =>
-    journal.begin(pod, [step], { volumes: new Map(), admitted: { ...requests(megabytes), before } });
-  const requests = (megabytes: number) => ({ memory: bytes(megabytes * MiB), milliCpu: 100, kubelet: 'none' });
+    journal.begin(pod, [step], { volumes: new Map(), admitted: { ...of(megabytes), before } });
   const readAgain = async () => {
     const again = new PodJournal(Journal.open(runtime.stateFolder, { clock: timerlessClock }));
     await again.restored();
@@ -170,22 +171,40 @@ test('KEP-1287: the requests of a resize are journalled with it, and a rollback 
   };
 
   const first = await begin(400, null);
-  expect(await readAgain()).toEqual({ ...requests(400), before: null });
+  expect(await readAgain()).toEqual({ ...of(400), before: null });
   await first.end('undone', new Map());
   expect(await readAgain()).toBeUndefined();
   const second = await begin(400, null);
   await second.end('done', new Map());
-  expect(await readAgain()).toEqual(requests(400));
-  const third = await begin(500, requests(400));
-  expect(await readAgain()).toEqual({ ...requests(500), before: requests(400) });
+  expect(await readAgain()).toEqual(of(400));
+  const third = await begin(500, of(400));
+  expect(await readAgain()).toEqual({ ...of(500), before: of(400) });
   await third.end('undone', new Map());
-  expect(await readAgain()).toEqual(requests(400));
+  expect(await readAgain()).toEqual(of(400));
   await journal.setResizes(uid, [{ version: 1, kind: 'of a test' }]);
   await journal.setResizes(uid, []);
-  expect(await readAgain()).toEqual(requests(400));
+  expect(await readAgain()).toEqual(of(400));
   await journal.forget(pod);
   expect(await readAgain()).toBeUndefined();
 });
+
+test.each([
+  ['rolled back, they stay until the recovery', 'undone', { ...of(400), before: of(300) }],
+  ['done, the earlier ones count again', 'done', of(300)],
+] as const)(
+  'KEP-1287: requests of a resize whose rollback has failed: if another update is %s',
+  async (_, how, expected) => {
+    const { journal, registry } = runtime.node;
+    const pod = (await registry.pod(SANDBOX))!;
+    const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+    const volumes = new Map();
+    const failed = await journal.begin(pod, [step], { volumes, admitted: { ...of(400), before: of(300) } });
+    await failed.failed('the step cannot be rolled back');
+    const update = await journal.begin(pod, [{ ...step, to: bytes(350 * MiB) }], { volumes });
+    await update.end(how, volumes);
+    expect(journal.admitted().get(pod.metadata.uid)).toEqual(expected);
+  },
+);
 
 test('a shim that does not know the entry of admitted requests keeps it with the deferred requests', async () => {
   const { journal, registry } = runtime.node;
