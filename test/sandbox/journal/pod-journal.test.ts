@@ -165,8 +165,10 @@ test('KEP-1287: the requests of a resize are journalled with it, and a rollback 
   const begin = (megabytes: number, before: AdmittedRequestsOfPod | null) =>
     journal.begin(pod, [step], { volumes: new Map(), admitted: { ...of(megabytes), before } });
   const readAgain = async () => {
-    const again = new PodJournal(Journal.open(runtime.stateFolder, { clock: timerlessClock }));
+    const store = await Journal.open(runtime.stateFolder, { clock: timerlessClock });
+    const again = new PodJournal(Promise.resolve(store));
     await again.restored();
+    await store.close();
     return again.admitted().get(uid);
   };
 
