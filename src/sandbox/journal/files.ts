@@ -71,6 +71,7 @@ export class StateFolder {
   #open: OpenFolder | undefined;
   /** The opening in progress. */
   #opening: Promise<OpenFolder> | undefined;
+  #isClosed = false;
 
   constructor(private readonly path: string) {}
 
@@ -87,7 +88,12 @@ export class StateFolder {
     });
     if (isDone === true) return;
     const folder = await this.#openedAgain(known);
-    await folder.use(action);
+    try {
+      await folder.use(action);
+    } finally {
+      // A change that was queued when the folder was closed still reaches the disk.
+      if (this.#isClosed) this.#leave(folder);
+    }
   }
 
   /** Checks the folder as {@link use} does. */
@@ -119,11 +125,20 @@ export class StateFolder {
     return folder;
   }
 
-  /** Closes the folder. Does not wait for the actions that use it: on a disk that hangs they do not end. */
+  /**
+   * Closes the folder. Does not wait for the actions that use it: on a disk that hangs they do not end. A later action
+   * opens the folder for itself alone.
+   */
   async close(): Promise<void> {
+    this.#isClosed = true;
     const folder = this.#open;
     this.#open = undefined;
     await folder?.close();
+  }
+
+  #leave(folder: OpenFolder): void {
+    if (this.#open === folder) this.#open = undefined;
+    folder.leave();
   }
 }
 
