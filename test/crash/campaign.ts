@@ -290,15 +290,16 @@ export class Campaign {
       const cpu = quota === 'max' ? 'max' : `${Math.round((Number(quota) * 1000) / Number(period))}m`;
       return { cpu, memory: this.#start[`${whose} memory.max`] ?? '' };
     };
-    const milli = (shares = 0): string => `${Math.ceil((shares * 1000) / 1024)}m`;
-    const sum = containers.reduce((all, { resources }) => all + (resources.cpu_shares ?? 0), 0);
+    const milli = (shares = 0): number => Math.ceil((shares * 1000) / 1024);
+    // Requests that differ from those of the start would stay in the journal.
+    const sum = containers.reduce((all, { resources }) => all + milli(resources.cpu_shares), 0);
     return {
       pod: { sandbox_id: this.#stage.pod.sandboxId },
-      resources: { limits: amounts('pod'), requests: { cpu: milli(sum) } },
+      resources: { limits: amounts('pod'), requests: { cpu: `${sum}m` } },
       containers: Object.fromEntries(
         containers.map(({ name, resources }) => [
           name,
-          { limits: amounts(name), requests: { cpu: milli(resources.cpu_shares) } },
+          { limits: amounts(name), requests: { cpu: `${milli(resources.cpu_shares)}m` } },
         ]),
       ),
     };
