@@ -2,7 +2,15 @@ import { hostname } from 'node:os';
 import { type Config, Reason, ShimError, systemClock } from '../core/index.ts';
 import type { KubernetesOptions, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
-import { excesses, identityOf, isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
+import {
+  applySizeLimits,
+  excesses,
+  identityOf,
+  isStaticPod,
+  newestSandbox,
+  type Registry,
+  setVolumeAnnotated,
+} from '../sandbox/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { ResizeCore } from './resize-core.ts';
 
@@ -27,6 +35,12 @@ export async function watchKubernetes(
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
       annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(node, sandboxId, volume, isThere),
       ...namesIn(registry),
+      sizeLimitsSeen({ uid, namespace, name }) {
+        const pod = newestSandbox(registry, uid);
+        // Another object may claim the uid of this pod.
+        if (pod === undefined || pod.metadata.namespace !== namespace || pod.metadata.name !== name) return;
+        void applySizeLimits(node, pod);
+      },
     } satisfies KubernetesOptions['pods'],
     counters,
     clock: systemClock,

@@ -13,7 +13,7 @@ export { type RecentResize, RecentResizes } from './history/recent-resizes.ts';
 export { PodJournal } from './journal/pod-journal.ts';
 export { Journal } from './journal/store.ts';
 export type { Node } from './node.ts';
-export { applyContainerShares, applyVolumeSizes } from './operations/pod-volumes.ts';
+export { applyContainerShares, applySizeLimits, applyVolumeSizes } from './operations/pod-volumes.ts';
 export { raisePodForRestart } from './operations/raise-pod-limit.ts';
 export { resizePod } from './operations/resize-pod.ts';
 export { type CallerOf, updateContainer } from './operations/update-container.ts';

@@ -39,6 +39,8 @@ export interface KubernetesOptions {
     /** Must not throw. */
     named(uid: string): readonly NodePodNames[];
     isStatic(sandboxId: string): boolean;
+    /** The sizeLimit of a memory-backed volume is known or has changed. Must not throw. */
+    sizeLimitsSeen(pod: ApiPodIdentity): void;
   };
   readonly counters: Pick<Counters, 'ignoredPod'>;
   readonly clock: Clock;
@@ -76,7 +78,10 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
   const poster = new EventPoster({ api, nodeName, clock, random, log });
   const reach = new Reach(log, nodeName);
   const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
-  const specs = new SpecStore((sandboxId) => pods.isStatic(sandboxId));
+  const specs = new SpecStore(
+    (sandboxId) => pods.isStatic(sandboxId),
+    (pod) => pods.sizeLimitsSeen(pod),
+  );
   const events = new ResizeEvents({ specs, post: (event) => poster.post(event) });
   void followResizes(
     options,

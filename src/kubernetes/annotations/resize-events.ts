@@ -13,10 +13,10 @@ const MOST_KNOWN = 2048;
 const MOST_CHANGES = 8;
 
 /**
- * Posts the events of KEP-1287 for the resizes that kubelet does not request: those of the resize API, and updates by
- * crictl and agents. kubelet posts the events of its own resizes (kubelet pkg/kubelet/events/event.go), and a resize by
- * annotations has events of its own. Posts each event once for a resize, however often the resize is retried. Only for
- * pods that the API server knows: others have no events.
+ * Posts the events of KEP-1287 for the resizes that kubelet does not request: those of the resize API, updates by
+ * crictl and agents, and changed size limits of volumes. kubelet posts the events of its own resizes (kubelet
+ * pkg/kubelet/events/event.go), and a resize by annotations has events of its own. Posts each event once for a resize,
+ * however often the resize is retried. Only for pods that the API server knows: others have no events.
  */
 export class ResizeEvents {
   readonly #isFirst = oncePerKey(MOST_KNOWN);

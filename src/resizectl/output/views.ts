@@ -286,6 +286,8 @@ export function requesterText(requester: Messages['Requester'] | undefined): str
       return details('API');
     case 'ANNOTATION':
       return 'annotation';
+    case 'SPEC':
+      return 'spec';
     case 'SHIM':
       return 'shim';
   }

@@ -26,8 +26,11 @@ export interface HistoryEntry {
  * name. No decision depends on it.
  */
 export interface Requester {
-  /** `shim`: a volume follows an earlier resize of its pod, or a pod limit rises for a starting container. */
-  readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
+  /**
+   * `spec`: the sizeLimit of a volume has changed in the pod's spec. `shim`: a volume follows an earlier resize of its
+   * pod, or a pod limit rises for a starting container.
+   */
+  readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'spec' | 'shim';
   /** The client process, if known. */
   readonly process?: ClientProcess | undefined;
 }
@@ -44,11 +47,11 @@ export const criRequester = (process: ClientProcess | undefined): Requester => (
 /** Returns the client of a call of the resize API. */
 export const apiRequester = (process: ClientProcess | undefined): Requester => ({ kind: 'api', process });
 
-/** Formats a requester: `kubelet (812)`, `crictl (4711)`, `API (resizectl, 4712)`, `annotation`, `shim`. */
+/** Formats a requester: `kubelet (812)`, `crictl (4711)`, `API (resizectl, 4712)`, `annotation`, `spec`, `shim`. */
 export function requesterText({ kind, process }: Requester): string {
   const { pid, name } = process ?? {};
   const known = [name, pid === undefined ? undefined : String(pid)].filter((text) => text !== undefined);
-  if (kind === 'annotation' || kind === 'shim') return kind;
+  if (kind === 'annotation' || kind === 'spec' || kind === 'shim') return kind;
   const label = kind === 'api' ? 'API' : kind === 'kubelet' ? 'kubelet' : (name ?? 'CRI client');
   const rest = known.filter((text) => text !== label);
   return rest.length === 0 ? label : `${label} (${rest.join(', ')})`;

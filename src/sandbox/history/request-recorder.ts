@@ -132,7 +132,7 @@ export class RequestRecorder implements RequestReport {
   }
 
   failed(error: unknown): void {
-    const state = fitsLater(error) && this.requester.kind === 'kubelet' ? 'Deferred' : 'Infeasible';
+    const state = fitsLater(error) && this.requester.kind !== 'cri-client' ? 'Deferred' : 'Infeasible';
     this.#put(
       { state, ...explained(failureOf(error)) },
       this.#applied > 0 && !this.#isUnfinished && !isRollbackFailure(error),

@@ -2,14 +2,17 @@ import { type Bytes, type Log, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import type { Requester } from '../history/history-entry.ts';
 import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 import type { Node } from '../node.ts';
+import { fitsLater } from '../plan/failures.ts';
 import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
 import { limitsByName } from '../pods/volumes.ts';
 import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import { Transaction } from '../transaction/transaction.ts';
+import { SHRINK_DELAY_MS } from '../volumes/growth-timers.ts';
 import type { VolumePolicies } from '../volumes/policies.ts';
 import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
 
@@ -22,27 +25,44 @@ export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: b
   const { growth } = node;
   if (isFinal) growth.stop(pod.sandboxId);
   // Another update under the pod's lock meanwhile restarts the timer.
-  else growth.restart(pod.sandboxId, () => void applyVolumeSizes(node, pod, () => !growth.isRunning(pod.sandboxId)));
+  else growth.restart(pod.sandboxId, () => void applyVolumeSizes(node, pod, { isPostponed: true }));
+}
+
+export interface VolumeSizesOptions {
+  /** Whether a timer has called this. Does nothing if the timer runs again once the pod's lock is held. */
+  readonly isPostponed?: boolean;
+  /** Default: the shim. */
+  readonly requester?: Requester;
 }
 
 /**
- * Sets the volumes of a pod to the sizes for its present limits. Never rejects: no caller waits, and the pod's next
- * update reads the volumes again.
- * @param isDue called under the pod's lock; returns whether the sizes still have to be set
+ * Sets the volumes of a pod to the sizes for its present limits. A volume that stores too much to shrink is tried again
+ * (KEP-6030). Never rejects: no caller waits, and the pod's next update reads the volumes again.
  */
 export async function applyVolumeSizes(
   node: Node,
   pod: PodDescription,
-  isDue: () => boolean = () => true,
+  { isPostponed = false, requester = { kind: 'shim' } }: VolumeSizesOptions = {},
 ): Promise<void> {
   // A pod without a cgroup of its own has no limit to derive a size from.
   if (!hasPodCgroup(pod)) return;
   try {
-    await resizeVolumes(node, pod, isDue);
+    await resizeVolumes(node, pod, isPostponed, requester);
   } catch (error) {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
+    const { growth, registry } = node;
+    if (!fitsLater(error) || growth.isRunning(pod.sandboxId) || registry.knownPod(pod.sandboxId) === undefined) return;
+    const again = (): void => void applyVolumeSizes(node, pod, { isPostponed: true, requester });
+    growth.restart(pod.sandboxId, again, SHRINK_DELAY_MS);
   }
 }
+
+/**
+ * KEP-6030: a changed sizeLimit in the spec of a pod is a request of its own: the volume is resized without a resize of
+ * limits. Never rejects.
+ */
+export const applySizeLimits = (node: Node, pod: PodDescription): Promise<void> =>
+  applyVolumeSizes(node, pod, { requester: { kind: 'spec' } });
 
 /**
  * Sets the volumes whose size is a share of a container that was just created, which may have other limits than its
@@ -73,9 +93,9 @@ function hasShareOf({ volumes, policies, log }: Node, pod: PodDescription, conta
   }
 }
 
-function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): Promise<void> {
+function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, requester: Requester): Promise<void> {
   return node.lock.run(lockKeyOf(pod), async () => {
-    if (!isDue()) return;
+    if (isPostponed && node.growth.isRunning(pod.sandboxId)) return;
     await tryRecoverPod(node, pod);
     const { policies } = node;
     const volumes = readVolumes(node.volumes, pod);
@@ -93,7 +113,7 @@ function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): P
       const transaction = await Transaction.begin(node, pod, state, { call: 'none', volumes: sizes });
       await transaction.apply();
     };
-    const report = node.history.request(identityOf(pod), { kind: 'shim' });
+    const report = node.history.request(identityOf(pod), requester);
     await node.outcomes.track(pod.sandboxId, grow, report);
   });
 }

@@ -4,18 +4,24 @@
  */
 export const GROW_DELAY_MS = 2000;
 
-/** The timers of pods whose volumes grow when no more updates come (KEP-6030: volumes grow after the memory limits). */
+/** Delay until a volume that stores too much to shrink is tried again, in milliseconds. */
+export const SHRINK_DELAY_MS = 30_000;
+
+/**
+ * The timers of pods whose volumes grow when no more updates come (KEP-6030: volumes grow after the memory limits), or
+ * shrink when they store less.
+ */
 export class GrowthTimers {
   /** By sandbox id. */
   readonly #timers = new Map<string, NodeJS.Timeout>();
 
-  /** Calls `grow` in {@link GROW_DELAY_MS}; replaces the pod's timer. Does not keep the process alive. */
-  restart(sandboxId: string, grow: () => void): void {
+  /** Calls `resize` in `delayMs`; replaces the pod's timer. Does not keep the process alive. */
+  restart(sandboxId: string, resize: () => void, delayMs: number = GROW_DELAY_MS): void {
     this.stop(sandboxId);
     const timer = setTimeout(() => {
       this.#timers.delete(sandboxId);
-      grow();
-    }, GROW_DELAY_MS);
+      resize();
+    }, delayMs);
     timer.unref();
     this.#timers.set(sandboxId, timer);
   }

@@ -99,14 +99,16 @@ export class VolumePolicies {
       const before = known.get(name);
       const mounted = mountedSize(before, mount);
       if (before === undefined) {
-        const policy = policyAtFirstSight(mount.size, podLimit);
+        const policy = this.#seenPolicy(sandboxId, name, mount, policyAtFirstSight(mount.size, podLimit));
         if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount, mounted });
         continue;
       }
       const last = before.mount;
       const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
       if (!isForeign || before.annotated || annotated.has(name)) {
-        known.set(name, { ...before, mount, mounted });
+        const policy =
+          before.source === 'seen' ? this.#seenPolicy(sandboxId, name, mount, before.policy) : before.policy;
+        known.set(name, { ...before, policy, mount, mounted });
         continue;
       }
       const policy = { kind: 'absolute', size: mount.size } as const;
@@ -114,6 +116,12 @@ export class VolumePolicies {
       found.push({ name, from: last.size, to: mount.size });
     }
     return found;
+  }
+
+  /** A volume within its size limit follows it also when the spec has a lower one later (KEP-6030). */
+  #seenPolicy(sandboxId: string, volume: string, { size }: VolumeMount, policy: VolumePolicy): VolumePolicy {
+    const sizeLimit = this.#declared(sandboxId)?.get(volume)?.sizeLimit;
+    return sizeLimit !== undefined && isWithin(size, sizeLimit) ? { kind: 'follow' } : policy;
   }
 
   /** Records the mounts of volumes that the shim has just resized. */
@@ -152,8 +160,8 @@ export class VolumePolicies {
       const atMost = bytes(Math.max(mounted ?? 0, mount?.size ?? 0));
       return policy.kind === 'follow' && atMost > 0 ? { kind: 'follow', atMost } : policy;
     }
-    const isWithin = mount !== undefined && (mount.size <= sizeLimit || isSameSize(sizeLimit, mount.size));
-    return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost: sizeLimit } : policy;
+    const follows = policy.kind === 'follow' || (mount !== undefined && isWithin(mount.size, sizeLimit));
+    return follows ? { kind: 'follow', atMost: sizeLimit } : policy;
   }
 
   /**
@@ -201,6 +209,8 @@ export class VolumePolicies {
     return pod;
   }
 }
+
+const isWithin = (size: Bytes, sizeLimit: Bytes): boolean => size <= sizeLimit || isSameSize(sizeLimit, size);
 
 /** Returns the largest size with which a volume was mounted. A new mount has another device. */
 function mountedSize(before: VolumeRecord | undefined, { device, size }: VolumeMount): Bytes {

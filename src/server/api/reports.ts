@@ -252,6 +252,7 @@ const kinds = {
   api: 'API',
   annotation: 'ANNOTATION',
   shim: 'SHIM',
+  spec: 'SPEC',
 } as const satisfies Readonly<Record<Requester['kind'], string>>;
 
 const requesterReport = ({ kind, process }: Requester): Messages['Requester'] => ({

@@ -191,6 +191,42 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(160 * MiB);
   });
 
+  test('KEP-6030: a changed sizeLimit in the spec resizes the volume without a resize of limits, also while the shim is down', async () => {
+    const running = await pod();
+    const sizeLimit = (size: string): void => {
+      const volumes = [{ name: 'cache', emptyDir: { medium: 'Memory', sizeLimit: size } }];
+      const spec = { containers: [{ name: 'a' }], volumes };
+      const { uid } = running;
+      server.set({ uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {}, spec });
+    };
+    const becomes = (size: number): Promise<void> =>
+      expect.poll(() => running.volume('cache').size, { timeout: 90_000 }).toBe(size * MiB);
+    // kubelet has mounted the volume with this size.
+    sizeLimit('64Mi');
+    const policy = async (): Promise<unknown> => {
+      const request = { pod_sandbox_id: running.sandboxId, verbose: true };
+      const { info } = await cri.call<{ info: Record<string, string> }>('PodSandboxStatus', request);
+      return (JSON.parse(info['cri-resize-shim']!) as { volumes: { cache: { policy: string } } }).volumes.cache.policy;
+    };
+    await expect.poll(policy).toBe('follow, at most 64Mi');
+    await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
+    sizeLimit('96Mi');
+    await becomes(96);
+    expect((await server.event('ResizeCompleted')).note).toMatch(/^the pod is resized: volume cache 64Mi -> 96Mi/);
+    sizeLimit('256Mi');
+    // The memory limit of the pod.
+    await becomes(128);
+    sizeLimit('16Mi');
+    expect((await server.event('ResizeDeferred')).note).toContain(`${24 * MiB} are stored in it`);
+    expect(running.volume('cache').size).toBe(128 * MiB);
+    await cri.exec(running.id('a'), 'rm', '/cache/file');
+    await becomes(16);
+    await stop();
+    sizeLimit('8Mi');
+    await start(join(folder, 'kubeconfig'));
+    await becomes(8);
+  });
+
   test('an annotation that changes while the shim is down is applied at its start, and an applied one is not repeated', async () => {
     const running = await pod({ [CACHE]: '64Mi' });
     annotate(running, '96Mi');

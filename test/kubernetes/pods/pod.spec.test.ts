@@ -138,6 +138,24 @@ describe('stored specs', () => {
     expect(specs.of({ ...web, sandboxId: 'static' })?.containers[0]?.name).toBe('web');
   });
 
+  test('KEP-6030: a size limit of a memory-backed volume is reported when it is first seen and when it changes', () => {
+    const seen: string[] = [];
+    const specs = new SpecStore(isStatic, ({ name }) => seen.push(name));
+    const withLimit = (name: string, sizeLimit?: string): ApiPod => {
+      const volumes = [{ name: 'cache', emptyDir: { medium: 'Memory', sizeLimit } }];
+      return { ...pod({ name }), spec: specOf({ containers: [{ name }], volumes }, undefined) };
+    };
+    specs.present(withLimit('bounded', '64Mi'));
+    specs.present(withLimit('free'));
+    specs.replace([withLimit('bounded', '64Mi'), withLimit('free')]);
+    expect(seen).toEqual(['bounded']);
+    specs.replace([withLimit('bounded', '96Mi')]);
+    specs.present(withLimit('bounded', '96Mi'));
+    specs.present(withLimit('bounded', '32Mi'));
+    expect(seen).toEqual(['bounded', 'bounded', 'bounded']);
+    expect(specs.of({ ...web, name: 'free' })).toBeUndefined();
+  });
+
   test('H2: a spec is used only for the pod with the same namespace, name and uid', () => {
     const specs = allSpecs();
     specs.present(pod({ namespace: 'tenant' }));

@@ -5,6 +5,7 @@ import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
 import { applyContainerShares, applyVolumeSizes } from '../../../src/sandbox/operations/pod-volumes.ts';
+import { SHRINK_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
 import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
@@ -16,6 +17,7 @@ describe('volumes and creations of containers', () => {
 
   let declaring: FakeDeclaringRuntime;
   let size: number;
+  let used: number;
 
   beforeEach(async () => {
     declaring = await FakeDeclaringRuntime.start();
@@ -23,9 +25,9 @@ describe('volumes and creations of containers', () => {
     // The pod's cgroup, and no container.
     runtime.makePod(String(MOUNTED * MiB), []);
     const { volumes, registry, policies } = runtime.node;
-    size = MOUNTED;
+    [size, used] = [MOUNTED, 0];
     const cache = { podUid: 'uid-1', name: 'cache', device: '0:50' };
-    const measured = () => ({ size: bytes(size * MiB), used: 0, pageSize: 4096 });
+    const measured = () => ({ size: bytes(size * MiB), used: bytes(used * MiB), pageSize: 4096 });
     vi.spyOn(volumes, 'ofPod').mockImplementation(() => [cache as never]);
     vi.spyOn(volumes, 'measure').mockImplementation(() => measured() as never);
     vi.spyOn(volumes, 'remount').mockImplementation((_, to) => {
@@ -70,6 +72,31 @@ describe('volumes and creations of containers', () => {
       declaring.has({ name: 'b', state: CREATED, limit: 64 });
       expect(await applied()).toBe(MOUNTED);
     });
+  });
+
+  test('KEP-6030: a volume that stores too much to shrink is tried again until it fits or the pod is gone', async () => {
+    const { growth, history, registry } = declaring.runtime.node;
+    const restart = vi.spyOn(growth, 'restart');
+    /** Runs the function of the last timer, as the timer does. */
+    const expire = (): void => {
+      growth.stop(SANDBOX);
+      restart.mock.lastCall?.[1]();
+    };
+    declaring.has({ name: 'a', state: CREATED, limit: 96 });
+    used = 100;
+    expect(await applied()).toBe(MOUNTED);
+    expect(restart).toHaveBeenLastCalledWith(SANDBOX, expect.any(Function), SHRINK_DELAY_MS);
+    expect(history.ofPod(SANDBOX)).toMatchObject([{ state: 'Deferred', reason: 'VOLUME_IN_USE' }]);
+    expire();
+    await expect.poll(() => growth.isRunning(SANDBOX), LONG_WAIT).toBe(true);
+    used = 0;
+    expire();
+    await expect.poll(() => size, LONG_WAIT).toBe(48);
+    expect(growth.isRunning(SANDBOX)).toBe(false);
+    [size, used] = [MOUNTED, 100];
+    registry.forgetPod(SANDBOX);
+    await applied();
+    expect(growth.isRunning(SANDBOX)).toBe(false);
   });
 
   test('the creation of a container sets the volume of its share at once, and only a restart repeats it later', async () => {

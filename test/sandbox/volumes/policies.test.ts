@@ -79,7 +79,9 @@ describe("A10: a volume's size limit in the spec", () => {
   /** The spec is known only once the API server is watched. */
   const spec = (sizeLimit?: number): void => {
     const volume = sizeLimit === undefined ? {} : { sizeLimit: mi(sizeLimit) };
+    const records = policies.records(POD);
     policies = new VolumePolicies({ declared: (id) => (id === POD ? new Map([['cache', volume]]) : undefined) });
+    policies.restore(POD, records);
   };
 
   test('a size limit equal to the pod limit stops the volume when the pod grows, and the volume shrinks with the pod', () => {
@@ -106,9 +108,7 @@ describe("A10: a volume's size limit in the spec", () => {
   test('a size limit bounds a volume that an earlier shim has grown above it', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(256)]);
-    const records = policies.records(POD);
     spec(128);
-    policies.restore(POD, records);
     expect(limits(256)).toEqual(mi(128));
   });
 
@@ -118,9 +118,25 @@ describe("A10: a volume's size limit in the spec", () => {
     expect(policy()).toEqual({ kind: 'fixed' });
     ask(96);
     expect(policy()).toEqual(absolute(96));
+    policies = new VolumePolicies();
     spec(64);
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'follow' });
     expect(policy()).toEqual({ kind: 'follow' });
+  });
+
+  test('KEP-6030: a volume that was within its size limit follows a changed one, and a larger volume does not', () => {
+    const shrinksTo = (size: number) =>
+      policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(128), new Map()).get('cache');
+    spec(64);
+    policies.observe(POD, [cache(64)], mi(128));
+    spec(32);
+    expect(shrinksTo(64)).toEqual(mi(32));
+    spec(96);
+    expect(limits(128)).toEqual(mi(96));
+    policies = new VolumePolicies();
+    policies.observe(POD, [cache(64)], mi(128));
+    spec(32);
+    expect([shrinksTo(64), limits(128)]).toEqual([undefined, undefined]);
   });
 
   test('a volume without a size limit follows the pod limit', () => {
