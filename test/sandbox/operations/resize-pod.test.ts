@@ -125,7 +125,7 @@ describe('ResizePod and its rollback', () => {
       expect(web.limits()).toEqual([160 * MiB, 200 * MiB]);
     });
 
-    test('KEP-1287: a runtime that fails UpdatePodSandboxResources does not fail a resize, and is called again by the next one', async () => {
+    test('KEP-1287: a runtime that fails UpdatePodSandboxResources does not fail a ResizePod, and is called again by the next one', async () => {
       web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
       runtime.on('UpdatePodSandboxResources', () => {
         throw new RuntimeFailure(status.INTERNAL, 'out of order');
