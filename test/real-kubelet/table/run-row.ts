@@ -227,13 +227,28 @@ class RowRun {
   }
 }
 
-/** Returns the resources of a pod's containers in a state file of kubelet. */
-function resourcesIn(file: string, podUid: string): Readonly<Record<string, Resources>> | undefined {
+/**
+ * Returns the resources of a pod's containers in a state file of kubelet. The limits of the pod count for containers
+ * without their own: kubelet writes them to the actuated state alone (pkg/kubelet/kuberuntime/kuberuntime_container.go,
+ * setActuatedContainerResources).
+ */
+function resourcesIn(file: string, podUid: string): Readonly<Record<string, Resources>> {
   const { data } = JSON.parse(readFileSync(join('/var/lib/kubelet', file), 'utf8')) as { readonly data: string };
   const { entries } = JSON.parse(data) as {
-    readonly entries: Readonly<Record<string, { readonly ContainerResources?: Readonly<Record<string, Resources>> }>>;
+    readonly entries: Readonly<
+      Record<
+        string,
+        { readonly ContainerResources?: Readonly<Record<string, Resources>>; readonly PodLevelResources?: Resources }
+      >
+    >;
   };
-  return entries[podUid]?.ContainerResources;
+  const { ContainerResources = {}, PodLevelResources } = entries[podUid] ?? {};
+  return Object.fromEntries(
+    Object.entries(ContainerResources).map(([name, resources]) => [
+      name,
+      { ...resources, limits: { ...PodLevelResources?.limits, ...resources.limits } },
+    ]),
+  );
 }
 
 /** Whether two resources are equal. kubelet writes one amount in several ways, such as `80M` and `80000k`. */
