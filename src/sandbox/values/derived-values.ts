@@ -73,7 +73,8 @@ interface CountedShares {
 
 /**
  * Returns the sum of the containers' shares and the overhead's if the pod's shares are this sum now: kubelet
- * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. The pod's weight in the kernel decides: kubelet may have
+ * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. An ordinary init container counts with the sidecars before it,
+ * if they have more together. The pod's weight in the kernel decides: kubelet may have
  * changed it since the pod was created. Undefined if the sum does not change, and for a BestEffort pod: kubelet keeps
  * its minimum, because its QoS class never changes (KEP-1287). kubelet's sum includes declared containers that do not
  * run.
@@ -87,10 +88,16 @@ export function derivedPodShares(
   if (isBestEffort(podCgroup(pod)) || targets.every(({ shares }) => shares === undefined)) return undefined;
   const sharesAfter = ({ id, shares }: CountedShares): number =>
     targets.find((target) => target.id === id)?.shares ?? shares;
-  const running = state.containers.map(({ id, shares = 0 }): CountedShares => ({ id, shares }));
+  const inits = initShares(state);
+  const isInit = (id: string): boolean => inits.some(([own]) => own.id === id);
+  const running = state.containers.filter(({ id }) => !isInit(id)).map(({ id, shares = 0 }) => ({ id, shares }));
   for (const idle of idleShares(state)) {
-    const sum = (of: (container: CountedShares) => number): number =>
-      [...running, ...idle].reduce((total, container) => total + of(container), overheadShares(state.overhead.cpu));
+    const sum = (of: (container: CountedShares) => number): number => {
+      const totals = [[...running, ...idle], ...inits].map((together: readonly CountedShares[]) =>
+        together.reduce((total, container) => total + of(container), 0),
+      );
+      return Math.max(...totals) + overheadShares(state.overhead.cpu);
+    };
     const before = sum(({ shares }) => shares);
     const now = matchingShares(pod, state.weight, before, running.length + idle.length + 1);
     const then = sum(sharesAfter);
@@ -108,14 +115,28 @@ function idleShares({ declared, containers }: PodState): readonly (readonly Coun
     ({ id, kind, isUncounted }) =>
       kind !== 'init' && kind !== 'ephemeral' && isUncounted !== true && !containers.some((one) => one.id === id),
   );
-  const sharesIn = (some: typeof idle): CountedShares[] =>
-    some.map(({ id, requests, shares = 0 }) => ({
-      id,
-      shares: requests === undefined ? shares : milliCpuToShares(requests.milliCpu ?? 0),
-    }));
   const certain = idle.filter(({ kind }) => kind !== 'unknown');
-  return certain.length === idle.length ? [sharesIn(idle)] : [sharesIn(idle), sharesIn(certain)];
+  const all = idle.map(declaredShares);
+  return certain.length === idle.length ? [all] : [all, certain.map(declaredShares)];
 }
+
+/** Returns the shares of each ordinary init container, followed by those of the sidecars that start before it. */
+function initShares({ declared, containers }: PodState): readonly (readonly [CountedShares, ...CountedShares[]])[] {
+  const sharesNow = (container: DeclaredContainer): CountedShares => {
+    const live = containers.find(({ id }) => id === container.id);
+    return live === undefined ? declaredShares(container) : { id: live.id, shares: live.shares ?? 0 };
+  };
+  return (declared?.containers ?? []).flatMap((container, index, all) => {
+    if (container.kind !== 'init') return [];
+    const before = all.slice(0, index).filter(({ kind }) => kind === 'sidecar');
+    return [[sharesNow(container), ...before.map(sharesNow)] as const];
+  });
+}
+
+const declaredShares = ({ id, requests, shares }: DeclaredContainer): CountedShares => ({
+  id,
+  shares: requests === undefined ? (shares ?? 0) : milliCpuToShares(requests.milliCpu ?? 0),
+});
 
 /**
  * Returns the pod's shares if they are this sum. kubelet sums up milliCPU before it converts them to shares, and rounds

@@ -6,11 +6,13 @@ import { encode } from '../../../src/runtime/codec.ts';
 import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
 import type { Amounts, DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
 import type { Limits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
-import { withInheritedLimits } from '../../../src/sandbox/values/derived-values.ts';
+import { derivedPodShares, withInheritedLimits } from '../../../src/sandbox/values/derived-values.ts';
 import type { FakeRuntime } from '../../support/fake-runtime.ts';
 import { containerId, SANDBOX } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 import { cpu, desired, ResizedPod } from '../../support/resize/resized-pod.ts';
+
+const NO_CPU = { quota: 'max' as const, period: microseconds(100_000) };
 
 describe('CPU shares of a pod', () => {
   const ENDED = 'e'.repeat(64);
@@ -83,6 +85,31 @@ describe('CPU shares of a pod', () => {
     expect(runtime.read('cpu.weight')).toBe('20');
   });
 
+  test.each([
+    ['alone', [], 51, 81],
+    ['after a sidecar', ['proxy'], 153, 183],
+  ] as const)(
+    'KEP-1287: the shares of a pod follow a running init container %s that requests as much as the app containers',
+    async (_, sidecars, now, then) => {
+      const pod = (await runtime.node.registry.pod(SANDBOX))!;
+      const none = { memory: 'max', cpu: NO_CPU } as const;
+      const live = [...sidecars.map((id) => ({ id, shares: cpuShares(102) })), { id: 'setup', shares: cpuShares(51) }];
+      const declared = [
+        ...sidecars.map((name) => ({ name, id: name, kind: 'sidecar', state: 'running' }) as const),
+        { name: 'setup', id: 'setup', kind: 'init', state: 'running' },
+        { name: 'app', kind: 'app', state: 'declared', requests: { milliCpu: 50 } },
+      ] as const;
+      const state: PodState = {
+        ...{ memory: 'max', cpu: NO_CPU, weight: undefined, overhead: { memory: bytes(0), cpu: NO_CPU }, volumes: [] },
+        containers: live.map((container) => ({ ...container, ...none })),
+        declared: { source: 'spec', containers: declared, volumes: new Map() },
+      };
+      const derived = (shares: number) =>
+        derivedPodShares({ ...pod, cpuShares: cpuShares(now) }, state, [{ id: 'setup', shares: cpuShares(shares) }]);
+      expect([derived(81), derived(20)]).toEqual([{ now, then }, undefined]);
+    },
+  );
+
   test('the shares of a pod stay if they are not the sum of its containers', async () => {
     addEnded(1);
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '70');
@@ -96,7 +123,6 @@ describe('inherited limits', () => {
     quota: microseconds((milli * period) / 1000),
     period: microseconds(period),
   });
-  const NO_CPU = { quota: 'max' as const, period: microseconds(100_000) };
 
   interface Given {
     readonly memory?: Limit<Bytes>;
