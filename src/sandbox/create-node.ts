@@ -134,9 +134,14 @@ function restoreOnceRead(node: Node): void {
   });
 }
 
-/** Returns the node's memory for pods as kubelet counts it. Undefined if the pod is unknown or has no own cgroup. */
+/**
+ * Returns the node's memory for the volumes of a pod: kubelet takes the allocatable of the Node object (kubelet
+ * pkg/kubelet/volume_host.go, GetNodeAllocatable). Undefined if the pod is unknown or has no own cgroup.
+ */
 const nodeMemory = (sources: AllocatableSources, pod: PodDescription | undefined): Bytes | undefined =>
-  pod === undefined || !hasPodCgroup(pod) ? undefined : memorySizes(sources, pod)[0];
+  pod === undefined || !hasPodCgroup(pod)
+    ? undefined
+    : memorySizes(sources, pod).toSorted((one, other) => one - other)[0];
 
 /** Returns the memory-backed volumes in the spec of a pod, by its sandbox id. */
 const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: string) => {

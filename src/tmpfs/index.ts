@@ -5,6 +5,7 @@
 export type { KubeletPlace } from './folder.ts';
 export { MemoryVolumes, type PodVolumes } from './memory-volumes.ts';
 export {
+  fitsIn,
   isDnsLabel,
   isSameSize,
   parseVolumeAnnotation,

@@ -82,6 +82,14 @@ function shareOf(key: string, value: string): VolumePolicy {
 }
 
 /**
+ * KEP-6030: whether what a volume stores, in bytes, fits in a size. The kernel rounds the size up to whole pages.
+ */
+export const fitsIn = (
+  size: Bytes,
+  { used, pageSize }: { readonly used: number; readonly pageSize: number },
+): boolean => Math.ceil(used / pageSize) <= Math.ceil(size / pageSize);
+
+/**
  * Returns the size that a policy requires (KEP-6030). Undefined if it requires none: `fixed`, or the limit that it
  * depends on is `max` or unknown (the container does not exist yet).
  *

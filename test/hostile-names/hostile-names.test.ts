@@ -108,7 +108,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     claims.look(victim.uid);
     expect(counted).toEqual(['other_pod']);
     expect(log).toEqual([{ namespace: 'tenant', pod: 'attacker', uid: 'uid-victim', reason: 'other_pod' }]);
-    const specs = new SpecStore(() => false);
+    const specs = new SpecStore({ isStatic: () => false, sizeLimitsSeen: () => undefined });
     specs.replace(objects);
     expect(specs.of({ ...victim, sandboxId: 'a' })?.containers[0]?.name).toBe('web');
   });
@@ -239,7 +239,7 @@ describe('H2: the CRI fields of a pod', () => {
   });
 
   test('pods with names that only look alike are different pods', () => {
-    const specs = new SpecStore(() => false);
+    const specs = new SpecStore({ isStatic: () => false, sizeLimitsSeen: () => undefined });
     const spec = specOf({ containers: [{ name: 'web' }] }, undefined);
     // The last letter but one of the first name is Cyrillic, and the second one is not in composed form.
     const names = ['wеb', 'we\u0301b', 'WEB', 'web ', 'web\0'];

@@ -25,7 +25,7 @@ import { feedPods, Reach, wait } from '../pods/feed.ts';
 import { AllocatableStore, feedNode } from '../pods/node-feed.ts';
 import type { ApiPodIdentity } from '../pods/pod.ts';
 import { podWatch } from '../pods/pod-watch.ts';
-import { SpecStore } from '../pods/spec-store.ts';
+import { SpecStore, type SpecStoreOptions } from '../pods/spec-store.ts';
 import { EventPoster, type PodEvent } from './events.ts';
 import { AnnotationRequests, type NodePods } from './requests.ts';
 import { ResizeEvents } from './resize-events.ts';
@@ -35,13 +35,11 @@ export interface KubernetesOptions {
   readonly kubeconfig: string;
   readonly nodeName: string;
   readonly resizes: Resizes;
-  readonly pods: NodePods & {
-    /** Must not throw. */
-    named(uid: string): readonly NodePodNames[];
-    isStatic(sandboxId: string): boolean;
-    /** The sizeLimit of a memory-backed volume is known or has changed. Must not throw. */
-    sizeLimitsSeen(pod: ApiPodIdentity): void;
-  };
+  readonly pods: NodePods &
+    SpecStoreOptions & {
+      /** Must not throw. */
+      named(uid: string): readonly NodePodNames[];
+    };
   readonly counters: Pick<Counters, 'ignoredPod'>;
   readonly clock: Clock;
   /** 0 to 1, as Math.random. */
@@ -77,12 +75,10 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
   const api = apiOf(() => openConnection(kubeconfig));
   const poster = new EventPoster({ api, nodeName, clock, random, log });
   const reach = new Reach(log, nodeName);
-  const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
-  const specs = new SpecStore(
-    (sandboxId) => pods.isStatic(sandboxId),
-    (pod) => pods.sizeLimitsSeen(pod),
-  );
-  const events = new ResizeEvents({ specs, post: (event) => poster.post(event) });
+  const post = (event: PodEvent): void => poster.post(event);
+  const requests = new AnnotationRequests({ resizes, pods, post, clock, random, log });
+  const specs = new SpecStore(pods);
+  const events = new ResizeEvents({ specs, post });
   void followResizes(
     options,
     (event, resize) => {
@@ -103,6 +99,7 @@ export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
   return {
     podAdded(pod) {
       claims.look(pod.uid);
+      specs.look(pod);
       requests.look(pod);
     },
     specs,

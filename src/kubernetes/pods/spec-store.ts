@@ -2,18 +2,18 @@ import type { PodIdentity, PodSpec, PodSpecs } from '../../sandbox/index.ts';
 import type { PodAudience } from './audience.ts';
 import { type ApiPod, type ApiPodIdentity, keyOf } from './pod.ts';
 
+export interface SpecStoreOptions {
+  /** Whether a pod of this node is a static pod, for which a mirror pod may speak. */
+  isStatic(sandboxId: string): boolean;
+  /** The sizeLimit of a memory-backed volume is known or has changed. Must not throw. */
+  sizeLimitsSeen(pod: ApiPodIdentity): void;
+}
+
 /** The specs of the pods of this node. */
 export class SpecStore implements PodAudience, PodSpecs {
   readonly #specs = new Map<string, { readonly spec: PodSpec; readonly isMirror: boolean }>();
 
-  /**
-   * @param isStatic whether a pod of this node is a static pod, for which a mirror pod may speak
-   * @param sizeLimitsSeen called when the sizeLimit of a memory-backed volume is known or has changed. Must not throw
-   */
-  constructor(
-    private readonly isStatic: (sandboxId: string) => boolean,
-    private readonly sizeLimitsSeen: (pod: ApiPodIdentity) => void = () => undefined,
-  ) {}
+  constructor(private readonly pods: SpecStoreOptions) {}
 
   replace(pods: readonly ApiPod[]): void {
     const present = new Set(pods.map(keyOf));
@@ -30,7 +30,13 @@ export class SpecStore implements PodAudience, PodSpecs {
     const before = this.#specs.get(keyOf(pod))?.spec.volumes;
     this.#specs.set(keyOf(pod), { spec, isMirror });
     const isNew = [...spec.volumes].some(([name, { sizeLimit }]) => before?.get(name)?.sizeLimit !== sizeLimit);
-    if (isNew) this.sizeLimitsSeen(pod);
+    if (isNew) this.pods.sizeLimitsSeen(pod);
+  }
+
+  /** Called when a pod was added to this node: its spec may have been known before. */
+  look(pod: ApiPodIdentity): void {
+    const { volumes = [] } = this.#specs.get(keyOf(pod))?.spec ?? {};
+    if ([...volumes].some(([, { sizeLimit }]) => sizeLimit !== undefined)) this.pods.sizeLimitsSeen(pod);
   }
 
   gone(pod: ApiPodIdentity): void {
@@ -39,6 +45,6 @@ export class SpecStore implements PodAudience, PodSpecs {
 
   of(pod: PodIdentity): PodSpec | undefined {
     const found = this.#specs.get(keyOf(pod));
-    return found?.isMirror && !this.isStatic(pod.sandboxId) ? undefined : found?.spec;
+    return found?.isMirror && !this.pods.isStatic(pod.sandboxId) ? undefined : found?.spec;
   }
 }

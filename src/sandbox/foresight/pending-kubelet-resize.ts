@@ -1,11 +1,12 @@
 import type { Bytes, Limit } from '../../core/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
+import type { PodVolumes } from '../../tmpfs/index.ts';
 import { isMemoryTight } from '../plan/pod-limits.ts';
 import type { ContainerLimits, Limits, PodState } from '../pods/pod-state.ts';
 import type { Registry } from '../pods/registry.ts';
 import { limitsByName } from '../pods/volumes.ts';
-import { onlyShrinking, type VolumePolicies } from '../volumes/policies.ts';
+import { onlyShrinking, type VolumePolicies, withoutOverdue } from '../volumes/policies.ts';
 import {
   boundDecrease,
   boundIncrease,
@@ -126,7 +127,7 @@ export interface VolumeChanges {
  * lowered, grow after memory is raised.
  */
 export function volumeChanges(
-  context: { readonly registry: Registry; readonly policies: VolumePolicies },
+  context: { readonly registry: Registry; readonly policies: VolumePolicies; readonly volumes: PodVolumes },
   pod: PodDescription,
   {
     state,
@@ -136,8 +137,11 @@ export function volumeChanges(
 ): VolumeChanges {
   const end = pending === undefined ? after : stateAfterPending(after, pending);
   const limits = limitsByName(context, pod, end);
-  const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits);
+  const { sandboxId } = pod;
+  const all = context.policies.targets(sandboxId, state.volumes, end.memory, limits);
+  const present = context.policies.targets(sandboxId, state.volumes, state.memory, limitsByName(context, pod, state));
+  const sizes = withoutOverdue(context.volumes, pod, all, present);
   const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
   const isFinal = isDone ?? isMemoryTight(after);
-  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal };
+  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal: isFinal && sizes.size === all.size };
 }

@@ -95,10 +95,10 @@ export class ResizeHistory {
    * Returns a function that counts the states of a request, beginning with Proposed. The queue counts the states of the
    * resizes of the API and of annotations. A deferred request of the CRI has ended: its client retries it.
    */
-  #countStates({ kind }: Requester): (state: ResizeState) => void {
+  #countStates(requester: Requester): (state: ResizeState) => void {
     let isProposed = false;
     return (state) => {
-      if (kind === 'api' || kind === 'annotation') return;
+      if (isOfQueue({ requester })) return;
       if (!isProposed) this.#counters.resizeState('Proposed');
       isProposed = true;
       this.#counters.resizeState(state);
@@ -173,18 +173,19 @@ export class ResizeHistory {
   }
 }
 
-/** Whether a resize has ended. A resize of kubelet ends when it is deferred: kubelet retries it, not the shim. */
-const isEnded = ({ state, requester: { kind } }: HistoryEntry): boolean =>
-  state === 'Completed' ||
-  state === 'Infeasible' ||
-  state === 'Canceled' ||
-  (state === 'Deferred' && kind === 'kubelet');
+/** Whether a resize has ended. Outside of the queue it ends when it is deferred: a retry is another resize. */
+const isEnded = (entry: HistoryEntry): boolean =>
+  entry.state === 'Completed' ||
+  entry.state === 'Infeasible' ||
+  entry.state === 'Canceled' ||
+  (entry.state === 'Deferred' && !isOfQueue(entry));
 
-/** Whether a CRI request failed like the previous one: kubelet retries every few seconds. API resizes have own ids. */
+/** Whether a request failed like the previous one: kubelet retries every few seconds. Resizes of the queue have own ids. */
 const repeats = (entry: HistoryEntry, last: HistoryEntry): boolean =>
-  entry.state !== 'Completed' && isOfCri(entry) && signature(entry) === signature(last);
+  entry.state !== 'Completed' && !isOfQueue(entry) && signature(entry) === signature(last);
 
-const isOfCri = ({ requester: { kind } }: HistoryEntry): boolean => kind === 'kubelet' || kind === 'cri-client';
+const isOfQueue = ({ requester: { kind } }: Pick<HistoryEntry, 'requester'>): boolean =>
+  kind === 'api' || kind === 'annotation';
 
 const signature = ({ state, reason, requester, changes, isRolledBack }: HistoryEntry): string =>
   JSON.stringify([state, reason, isRolledBack, requester.kind, requester.process?.name, changes]);

@@ -6,14 +6,14 @@ import type { Requester } from '../history/history-entry.ts';
 import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 import type { Node } from '../node.ts';
-import { fitsLater } from '../plan/failures.ts';
-import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
+import { fitsLater, passes, waitsForRecovery } from '../plan/failures.ts';
+import { identityOf, isReplaced, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
 import { limitsByName } from '../pods/volumes.ts';
 import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import { Transaction } from '../transaction/transaction.ts';
-import { SHRINK_DELAY_MS } from '../volumes/growth-timers.ts';
-import type { VolumePolicies } from '../volumes/policies.ts';
+import { RETRY_DELAY_MS } from '../volumes/growth-timers.ts';
+import { type VolumePolicies, withoutOverdue } from '../volumes/policies.ts';
 import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
 
 /**
@@ -37,7 +37,7 @@ export interface VolumeSizesOptions {
 
 /**
  * Sets the volumes of a pod to the sizes for its present limits. A volume that stores too much to shrink is tried again
- * (KEP-6030). Never rejects: no caller waits, and the pod's next update reads the volumes again.
+ * (KEP-6030), and does not prevent the resize of another. Never rejects: no caller waits, and the pod's next update reads the volumes again.
  */
 export async function applyVolumeSizes(
   node: Node,
@@ -50,11 +50,17 @@ export async function applyVolumeSizes(
     await resizeVolumes(node, pod, isPostponed, requester);
   } catch (error) {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
-    const { growth, registry } = node;
-    if (!fitsLater(error) || growth.isRunning(pod.sandboxId) || registry.knownPod(pod.sandboxId) === undefined) return;
-    const again = (): void => void applyVolumeSizes(node, pod, { isPostponed: true, requester });
-    growth.restart(pod.sandboxId, again, SHRINK_DELAY_MS);
+    // Nothing repeats the request of a changed spec.
+    const isRepeated = requester.kind === 'spec' && (passes(error) || waitsForRecovery(error));
+    if (fitsLater(error) || isRepeated) applyLater(node, pod, requester);
   }
+}
+
+function applyLater(node: Node, pod: PodDescription, requester: Requester): void {
+  const { growth, registry } = node;
+  if (growth.isRunning(pod.sandboxId) || registry.knownPod(pod.sandboxId) === undefined) return;
+  const again = (): void => void applyVolumeSizes(node, pod, { isPostponed: true, requester });
+  growth.restart(pod.sandboxId, again, RETRY_DELAY_MS);
 }
 
 /**
@@ -96,6 +102,8 @@ function hasShareOf({ volumes, policies, log }: Node, pod: PodDescription, conta
 function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, requester: Requester): Promise<void> {
   return node.lock.run(lockKeyOf(pod), async () => {
     if (isPostponed && node.growth.isRunning(pod.sandboxId)) return;
+    // The volumes belong to the pod, and its newest sandbox has their policies.
+    if (isReplaced(node.registry, pod)) return;
     await tryRecoverPod(node, pod);
     const { policies } = node;
     const volumes = readVolumes(node.volumes, pod);
@@ -107,14 +115,21 @@ function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, re
       pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(node, pod, state))
         : volumeChanges(node, pod, { state, after: state, pending }).volumes;
+    if (pending !== undefined && requester.kind === 'spec') applyLater(node, pod, requester);
     // Not awaited: the creation of the pod must not wait for the disk.
     if (sizes.size === 0) return void journalVolumes(node, pod);
-    const grow = async (): Promise<void> => {
-      const transaction = await Transaction.begin(node, pod, state, { call: 'none', volumes: sizes });
-      await transaction.apply();
-    };
-    const report = node.history.request(identityOf(pod), requester);
-    await node.outcomes.track(pod.sandboxId, grow, report);
+    // A volume that stores too much does not prevent the resize of another.
+    const fitting = withoutOverdue(node.volumes, pod, sizes, sizes);
+    const others = new Map([...sizes].filter(([name]) => !fitting.has(name)));
+    for (const volumes of [fitting, others]) {
+      if (volumes.size === 0) continue;
+      const apply = async (): Promise<void> => {
+        const transaction = await Transaction.begin(node, pod, state, { call: 'none', volumes });
+        await transaction.apply();
+      };
+      const report = node.history.request(identityOf(pod), requester);
+      await node.outcomes.track(pod.sandboxId, apply, report);
+    }
   });
 }
 

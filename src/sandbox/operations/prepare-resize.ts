@@ -1,5 +1,5 @@
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
-import { Code, type CpuShares, PacedActions, Reason, ShimError, suggestion } from '../../core/index.ts';
+import { type Bytes, Code, type CpuShares, PacedActions, Reason, ShimError, suggestion } from '../../core/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
 import { assertWithinCgroups } from '../admission/node-room.ts';
@@ -28,7 +28,7 @@ import { limitsByName } from '../pods/volumes.ts';
 import { derivedPodLimits, derivedPodShares, withInheritedLimits } from '../values/derived-values.ts';
 import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
 import { storedStep, withStoredValues } from '../values/written-along.ts';
-import { assertHasVolumes, assertWithinSizeLimits } from '../volumes/policies.ts';
+import { assertHasVolumes, assertWithinSizeLimits, withoutOverdue } from '../volumes/policies.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { type AdmittedChange, admitRequests } from './admit-requests.ts';
 import {
@@ -108,12 +108,24 @@ export async function prepareResize(
   assertRequestsFit(desired, after, containers);
   const byContainer = limitsByName(node, pod, after);
   assertWithinSizeLimits(pod, declared, desired.volumes, after.memory, byContainer);
-  const sizes = node.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
+  const following = node.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
+  const sizes = withoutOverdue(node.volumes, pod, following, presentSizes(node, pod, state, desired));
   const unified = memoryQos.ofPod(limits.memory);
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.
   const requests = admitRequests(node, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, requests, memoryRequests: desired.memoryRequests };
+}
+
+/** Returns the sizes that volumes should have at present, of those that the request does not name. */
+function presentSizes(
+  node: Node,
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+): ReadonlyMap<string, Bytes> {
+  const others = state.volumes.filter(({ name }) => !desired.volumes.has(name));
+  return node.policies.targets(pod.sandboxId, others, state.memory, limitsByName(node, pod, state));
 }
 
 interface DeclaredContainers {

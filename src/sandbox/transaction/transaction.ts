@@ -1,6 +1,6 @@
 import { type Bytes, Code, messageOf, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import { fitsIn, type MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PlannedTransaction } from '../history/transaction-events.ts';
 import type { RequestedVolume } from '../journal/record.ts';
 import type { Node } from '../node.ts';
@@ -325,9 +325,9 @@ export function assertInTime(pod: PodDescription, deadline: number, what: string
 function assertVolumesFit(volumes: MemoryVolumes, pod: PodDescription, steps: readonly Step[]): void {
   const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
   for (const { volume, from, to } of shrinking) {
-    const { used, pageSize } = volumes.measure({ podUid: pod.metadata.uid, name: volume });
-    // The kernel rounds the size up to whole pages.
-    if (Math.ceil(used / pageSize) <= Math.ceil(to / pageSize)) continue;
+    const measured = volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    if (fitsIn(to, measured)) continue;
+    const { used } = measured;
     throw new ShimError(
       Code.FAILED_PRECONDITION,
       Reason.VOLUME_IN_USE,

@@ -4,12 +4,12 @@
  */
 export const GROW_DELAY_MS = 2000;
 
-/** Delay until a volume that stores too much to shrink is tried again, in milliseconds. */
-export const SHRINK_DELAY_MS = 30_000;
+/** Delay until a resize of volumes that has failed is tried again, in milliseconds. */
+export const RETRY_DELAY_MS = 30_000;
 
 /**
  * The timers of pods whose volumes grow when no more updates come (KEP-6030: volumes grow after the memory limits), or
- * shrink when they store less.
+ * are resized again after a failure.
  */
 export class GrowthTimers {
   /** By sandbox id. */

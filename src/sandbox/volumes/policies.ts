@@ -1,7 +1,9 @@
 import { type Bytes, bytes, Code, type Limit, Reason, ShimError, suggestion } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
+  fitsIn,
   isSameSize,
+  type PodVolumes,
   policyAtFirstSight,
   readVolumeAnnotations,
   targetSize,
@@ -94,20 +96,22 @@ export class VolumePolicies {
    */
   observe(sandboxId: string, volumes: readonly MountedVolume[], podLimit: Limit<Bytes>): readonly ForeignRemount[] {
     const { known, annotated } = this.#pod(sandboxId);
+    const declared = this.#declared(sandboxId);
     const found: ForeignRemount[] = [];
     for (const { name, ...mount } of volumes) {
       const before = known.get(name);
-      const mounted = mountedSize(before, mount);
+      const sizeLimit = declared?.get(name)?.sizeLimit;
+      // While the spec is unknown, the volume does not grow above its last known size limit.
+      const mounted = bytes(Math.min(mountedSize(before, mount), sizeLimit ?? Infinity));
       if (before === undefined) {
-        const policy = this.#seenPolicy(sandboxId, name, mount, policyAtFirstSight(mount.size, podLimit));
+        const policy = seenPolicy(policyAtFirstSight(mount.size, podLimit), mount, sizeLimit);
         if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount, mounted });
         continue;
       }
       const last = before.mount;
       const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
       if (!isForeign || before.annotated || annotated.has(name)) {
-        const policy =
-          before.source === 'seen' ? this.#seenPolicy(sandboxId, name, mount, before.policy) : before.policy;
+        const policy = before.source === 'seen' ? seenPolicy(before.policy, mount, sizeLimit) : before.policy;
         known.set(name, { ...before, policy, mount, mounted });
         continue;
       }
@@ -116,12 +120,6 @@ export class VolumePolicies {
       found.push({ name, from: last.size, to: mount.size });
     }
     return found;
-  }
-
-  /** A volume within its size limit follows it also when the spec has a lower one later (KEP-6030). */
-  #seenPolicy(sandboxId: string, volume: string, { size }: VolumeMount, policy: VolumePolicy): VolumePolicy {
-    const sizeLimit = this.#declared(sandboxId)?.get(volume)?.sizeLimit;
-    return sizeLimit !== undefined && isWithin(size, sizeLimit) ? { kind: 'follow' } : policy;
   }
 
   /** Records the mounts of volumes that the shim has just resized. */
@@ -210,6 +208,10 @@ export class VolumePolicies {
   }
 }
 
+/** Returns the policy of a volume: within its size limit, it also follows a lower one of a later spec (KEP-6030). */
+const seenPolicy = (policy: VolumePolicy, { size }: VolumeMount, sizeLimit: Bytes | undefined): VolumePolicy =>
+  sizeLimit !== undefined && isWithin(size, sizeLimit) ? { kind: 'follow' } : policy;
+
 const isWithin = (size: Bytes, sizeLimit: Bytes): boolean => size <= sizeLimit || isSameSize(sizeLimit, size);
 
 /** Returns the largest size with which a volume was mounted. A new mount has another device. */
@@ -288,6 +290,22 @@ export function excesses(state: PodState, target: PodTarget): readonly Excess[] 
     if (warning === undefined || (size === before && memory === state.memory)) return [];
     return [{ volume: name, size, memoryLimit: memory, warning }];
   });
+}
+
+/**
+ * Returns the sizes without those that a volume should have had before and cannot have, because it stores more: they do
+ * not prevent another change of the pod (KEP-6030).
+ * @param present the sizes for the present limits, as {@link VolumePolicies.targets} returns them
+ */
+export function withoutOverdue(
+  volumes: Pick<PodVolumes, 'measure'>,
+  pod: PodDescription,
+  sizes: ReadonlyMap<string, Bytes>,
+  present: ReadonlyMap<string, Bytes>,
+): ReadonlyMap<string, Bytes> {
+  const isOverdue = (name: string, size: Bytes): boolean =>
+    (present.get(name) ?? Infinity) <= size && !fitsIn(size, volumes.measure({ podUid: pod.metadata.uid, name }));
+  return new Map([...sizes].filter(([name, size]) => !isOverdue(name, size)));
 }
 
 /** Returns the sizes that shrink a volume: those apply before memory limits change (KEP-6030). */

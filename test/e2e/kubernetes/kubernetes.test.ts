@@ -218,9 +218,12 @@ describe('an annotation that changes in Kubernetes', () => {
     await becomes(128);
     sizeLimit('16Mi');
     expect((await server.event('ResizeDeferred')).note).toContain(`${24 * MiB} are stored in it`);
+    // It prevents no other resize of the pod.
+    await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MiB });
     expect(running.volume('cache').size).toBe(128 * MiB);
     await cri.exec(running.id('a'), 'rm', '/cache/file');
     await becomes(16);
+    expect(server.events.filter(({ reason }) => reason === 'ResizeDeferred')).toHaveLength(1);
     await stop();
     sizeLimit('8Mi');
     await start(join(folder, 'kubeconfig'));

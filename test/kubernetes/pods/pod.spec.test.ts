@@ -129,7 +129,7 @@ describe('stored specs', () => {
   const web = { sandboxId: 'a', uid: 'uid-1', namespace: 'default', name: 'web' };
 
   const isStatic = (sandboxId: string): boolean => sandboxId === 'static';
-  const allSpecs = (): SpecStore => new SpecStore(isStatic);
+  const allSpecs = (): SpecStore => new SpecStore({ isStatic, sizeLimitsSeen: () => undefined });
 
   test('H2: the spec of a mirror pod is used only for a static pod', () => {
     const specs = allSpecs();
@@ -140,7 +140,7 @@ describe('stored specs', () => {
 
   test('KEP-6030: a size limit of a memory-backed volume is reported when it is first seen and when it changes', () => {
     const seen: string[] = [];
-    const specs = new SpecStore(isStatic, ({ name }) => seen.push(name));
+    const specs = new SpecStore({ isStatic, sizeLimitsSeen: ({ name }) => void seen.push(name) });
     const withLimit = (name: string, sizeLimit?: string): ApiPod => {
       const volumes = [{ name: 'cache', emptyDir: { medium: 'Memory', sizeLimit } }];
       return { ...pod({ name }), spec: specOf({ containers: [{ name }], volumes }, undefined) };
@@ -153,6 +153,11 @@ describe('stored specs', () => {
     specs.present(withLimit('bounded', '96Mi'));
     specs.present(withLimit('bounded', '32Mi'));
     expect(seen).toEqual(['bounded', 'bounded', 'bounded']);
+    // The pods are added to the node after their specs.
+    specs.present(withLimit('free'));
+    for (const name of ['bounded', 'free', 'other']) specs.look({ ...web, name });
+    expect(seen).toHaveLength(4);
+    specs.gone({ ...web, name: 'free' });
     expect(specs.of({ ...web, name: 'free' })).toBeUndefined();
   });
 

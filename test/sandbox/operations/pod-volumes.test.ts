@@ -5,7 +5,7 @@ import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
 import { applyContainerShares, applyVolumeSizes } from '../../../src/sandbox/operations/pod-volumes.ts';
-import { SHRINK_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
+import { RETRY_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
 import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
@@ -85,18 +85,27 @@ describe('volumes and creations of containers', () => {
     declaring.has({ name: 'a', state: CREATED, limit: 96 });
     used = 100;
     expect(await applied()).toBe(MOUNTED);
-    expect(restart).toHaveBeenLastCalledWith(SANDBOX, expect.any(Function), SHRINK_DELAY_MS);
+    expect(restart).toHaveBeenLastCalledWith(SANDBOX, expect.any(Function), RETRY_DELAY_MS);
     expect(history.ofPod(SANDBOX)).toMatchObject([{ state: 'Deferred', reason: 'VOLUME_IN_USE' }]);
     expire();
     await expect.poll(() => growth.isRunning(SANDBOX), LONG_WAIT).toBe(true);
+    expect(history.ofPod(SANDBOX)).toMatchObject([{ state: 'Deferred', count: 2 }]);
     used = 0;
     expire();
     await expect.poll(() => size, LONG_WAIT).toBe(48);
+    await expect.poll(() => history.ofPod(SANDBOX), LONG_WAIT).toMatchObject([{ state: 'Completed' }, { count: 2 }]);
     expect(growth.isRunning(SANDBOX)).toBe(false);
     [size, used] = [MOUNTED, 100];
     registry.forgetPod(SANDBOX);
     await applied();
     expect(growth.isRunning(SANDBOX)).toBe(false);
+  });
+
+  test('the volumes of a pod are not resized by the policies of a sandbox that another one has replaced', async () => {
+    declaring.has({ name: 'a', state: CREATED, limit: 96 });
+    const metadata = { ...pod.metadata, attempt: 1 };
+    declaring.runtime.node.registry.learnPod({ ...pod, sandboxId: 'b'.repeat(64), metadata });
+    expect(await applied()).toBe(MOUNTED);
   });
 
   test('the creation of a container sets the volume of its share at once, and only a restart repeats it later', async () => {

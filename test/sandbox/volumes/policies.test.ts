@@ -133,6 +133,11 @@ describe("A10: a volume's size limit in the spec", () => {
     expect(shrinksTo(64)).toEqual(mi(32));
     spec(96);
     expect(limits(128)).toEqual(mi(96));
+    // Without the spec, the lower size limit still counts.
+    spec(32);
+    policies.observe(POD, [cache(32)], mi(128));
+    restart();
+    expect(limits(128)).toEqual(mi(32));
     policies = new VolumePolicies();
     policies.observe(POD, [cache(64)], mi(128));
     spec(32);
