@@ -39,7 +39,7 @@ test('a failed action rejects for its own caller, and the next action runs', asy
 });
 
 describe('actions that wait for one container', () => {
-  test('KEP-1287: of the requests that wait for a container, only the newest is applied, and all callers get its outcome', async () => {
+  test('KEP-1287: a request that waits for a container is replaced by a newer one that sets all its fields, and both get one outcome', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const run: number[] = [];

@@ -222,7 +222,7 @@ describe('resizectl resize', () => {
     unchanged += 1;
   });
 
-  test('KEP-1287: a rejected resize is Canceled, exits with 3, prints reason, figures and remedy, and changes nothing', async () => {
+  test('KEP-1287: a resize that does not fit yet and has no --defer is Canceled, exits with 3, prints reason, figures and remedy', async () => {
     await cri.exec(db.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
     expect(code).toBe(3);

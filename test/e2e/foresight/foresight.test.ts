@@ -126,7 +126,7 @@ describe('with foresight', () => {
     for (const pod of ten) expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(48), ['max', 'max'], 0]);
   });
 
-  test('KEP-1287: kubelet lowers the limit of a pod itself below usage, and nothing is killed', async () => {
+  test('KEP-1287: page cache is reclaimed and nothing is killed when a modelled kubelet lowers only the pod limit below usage', async () => {
     const pod = await stage.makePod(0, 192);
     await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));
     const { ms, tries } = await stage.kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, HELPED_MS);
@@ -174,7 +174,7 @@ describe('with foresight', () => {
     await expect.poll(async () => (await stage.statusOf(pod)).decrease?.state).toBe('Deferred');
   });
 
-  test('KEP-1287: calls are answered and the newest checkpoint counts while 5 MB checkpoints are replaced continuously', async () => {
+  test('KEP-1287: calls are answered while checkpoints are replaced continuously, and the newest checkpoint counts afterwards', async () => {
     const pod = await stage.makePod();
     await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));
     const entries = Array.from({ length: 3000 }, (_, n) => {

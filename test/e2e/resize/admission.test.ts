@@ -126,7 +126,7 @@ describe('A5: the requests of a pod', () => {
 });
 
 describe('kubelet’s static managers', () => {
-  test('KEP-1287: a container with exclusive CPUs or pinned memory is not resized', async () => {
+  test('KEP-1287: a change of CPU of a container with exclusive CPUs, or of memory of one with pinned memory, is rejected', async () => {
     const running = await pod('web', memory(100));
     const write = (name: string, state: object): void =>
       writeFileSync(join(KUBELET_ROOT, name), JSON.stringify({ ...state, checksum: 1 }), { mode: 0o600 });

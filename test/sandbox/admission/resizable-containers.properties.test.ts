@@ -249,7 +249,7 @@ function changed(now: Declared, { memory, milliCpu, memoryRequest, cpuRequest }:
   };
 }
 
-test('KEP-1287: a container resize is rejected if and only if a rule of Kubernetes, such as QoS class or swap, rejects it', () => {
+test('KEP-1287: a container resize is rejected for its kind, QoS class, managers, resizePolicy or swap exactly if that rule applies', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(given, ({ containers, place, change: wanted }) => {

@@ -133,7 +133,7 @@ describe('reasons not to resize a container', () => {
     const upCpu = { c0: { cpu: cpu(200), shares: milliCpuToShares(200) } };
     const upMemory = [{ c0: { memory: mi(150) } }, { memoryRequests: { containers: { c0: mi(150) } } }] as const;
 
-    test('KEP-1287: with the static CPU manager, its CPU is not resized, and its memory is', async () => {
+    test('KEP-1287: with the static CPU manager, the CPU of a Guaranteed pod is not resized, and its memory is', async () => {
       write('cpu_manager_state', { policyName: 'static', defaultCpuSet: '0-3' });
       await expect(resize(upCpu)).rejects.toMatchObject({
         code: 9,
@@ -156,7 +156,7 @@ describe('reasons not to resize a container', () => {
       await expect(resize({ c0: { cpu: cpu(200) } })).rejects.toMatchObject({ code: 9 });
     });
 
-    test('KEP-1287: with the static memory manager, its memory is not resized, and its CPU is', async () => {
+    test('KEP-1287: with the static memory manager, the memory of a Guaranteed pod is not resized, and its CPU is', async () => {
       write('memory_manager_state', { policyName: 'Static', entries: {} });
       await expect(resize(...upMemory)).rejects.toMatchObject({ code: 9, reason: 'PINNED_MEMORY' });
       await resize(upCpu);

@@ -46,7 +46,7 @@ describe('verification in the kernel', () => {
   const found = (): number[] => [Number(runtime.read('memory.max')) / MiB, runtime.limitOf(0) / MiB];
 
   describe("A13: verification of the runtime's own update", () => {
-    test('KEP-1287: a decrease that is not in the kernel fails the call, and the pod limit stays', async () => {
+    test('KEP-1287: a decrease that leaves the old limit in the kernel fails the call, and the pod limit stays', async () => {
       await expect(update(memory(50), {})).rejects.toMatchObject({
         reason: 'CGROUP_WRITE_FAILED',
         context: { container: containerId(0), asked: String(50 * MiB), found: String(100 * MiB) },
@@ -54,7 +54,7 @@ describe('verification in the kernel', () => {
       expect(found()).toEqual([300, 100]);
     });
 
-    test('KEP-1287: an increase that is not in the kernel fails the call, and the pod limit is rolled back', async () => {
+    test('KEP-1287: an increase that leaves the old limit in the kernel fails the call, and the pod limit is rolled back', async () => {
       await expect(update(memory(150), {})).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
       expect(found()).toEqual([300, 100]);
     });

@@ -41,7 +41,7 @@ const resources = (memory: number, quota: number, shares: number) => ({
 });
 const overhead = resources(20 * MiB, 25_000, 256);
 
-test('KEP-1287: UpdatePodSandboxResources sends all values of the pod to the runtime when one has changed', async () => {
+test('KEP-1287: a ResizePod that changes a pod limit sends memory limit, CPU quota and shares of the pod to the runtime in one call', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   await web.resize(desired({ c0: { memory: mi(150) } }));
   expect(requests).toMatchObject([{ resources: resources(350 * MiB, 20_000, 1024), overhead: { cpu_shares: 0n } }]);

@@ -224,7 +224,7 @@ describe('state of the sandbox', () => {
       const policies = ['Always', 'OnFailure', 'Never', undefined] as const;
 
       test.each(policies.flatMap((policy) => [0, 1].map((exitCode) => [policy, exitCode] as const)))(
-        'KEP-1287: a request waits for an ended container only if it may run again: restartPolicy %s, exit code %i',
+        'KEP-1287: with the spec, a request with defer waits for an ended container only if it may run again: restartPolicy %s, exit code %i',
         async (policy, exitCode) => {
           declares(policy);
           const isOver = policy === 'Never' || (policy === 'OnFailure' && exitCode === 0);

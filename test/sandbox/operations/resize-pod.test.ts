@@ -475,7 +475,7 @@ describe('all fields of LinuxContainerResources', () => {
   });
 
   describe('A8: every field of an update', () => {
-    test('KEP-1287: every field of a successful update is in the kernel, and the pod limit follows', async () => {
+    test('KEP-1287: every field that the runtime has written to the cgroup of a container stays, and the pod limit follows', async () => {
       expect(await update(everything)).toBe(ANSWER);
       expect(read()).toEqual([text(200), text(100), text(180), '32M', '0-1', text(4), '20000 100000']);
       expect(runtime.read('memory.max')).toBe(text(400));
@@ -499,7 +499,7 @@ describe('all fields of LinuxContainerResources', () => {
       ['memory.low', '0'],
       ['cpuset.cpus', '0-3'],
     ])(
-      'KEP-1287: an update with %s that is not in the kernel fails, and its other fields are rolled back',
+      'KEP-1287: an update that leaves the old value of %s in the kernel fails, and its other fields are rolled back',
       async (file, old) => {
         const failing = update(everything, async () => {
           await apply(everything);

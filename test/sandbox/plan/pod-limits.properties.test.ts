@@ -83,7 +83,7 @@ describe('a pod limit that follows its containers', () => {
 const sumOf = (containers: readonly KnownContainer[]): number => containers.reduce((sum, { limit }) => sum + limit, 0);
 
 test.each(['1.36', '1.35', 'runtime'] as const)(
-  'KEP-1287: with kinds and limits from source %s, no update lowers the pod limit below the needs of its containers',
+  'KEP-1287: with source %s, no memory update lowers the pod limit below the needs of the containers that the source counts',
   (view) => {
     const seen = new Set<string>();
     fc.assert(

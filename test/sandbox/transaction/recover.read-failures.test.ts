@@ -657,7 +657,7 @@ describe('updates without an answer', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('KEP-1287: a container with an unanswered update does not delay other updates of its pod, and delays a recovery by at most 2 s', async () => {
+  test('KEP-1287: an unanswered update delays no other update of its pod, and delays the first recovery by at most 2 s', async () => {
     hangs = containerId(0);
     let isDescribed = true;
     runtime.wrapResponder('ContainerStatus', (request, before) => {

@@ -150,7 +150,13 @@ export const resourceRows: readonly Row[] = [
       ...rejected('requests', { containers: { app: requests('20m', '32Mi') } }),
       ...rejected('limits', { containers: { app: limits('20m', '32Mi') } }),
     ],
-    expected: { 'at first: pod memory.max': 'max', 'limits: pod memory.max': 'max', 'limits: pod cpu.weight': '1' },
+    expected: {
+      'at first: pod memory.max': 'max',
+      'requests: answer': '422 Invalid',
+      'limits: answer': '422 Invalid',
+      'limits: pod memory.max': 'max',
+      'limits: pod cpu.weight': '1',
+    },
   },
   {
     title: 'KEP-1287: requests only: raised and lowered, with a BestEffort-like sibling',
@@ -179,6 +185,7 @@ export const resourceRows: readonly Row[] = [
       'a has limits: pod memory.max': 'max',
       'both have limits: pod memory.max': memory(160),
       'both have limits: pod cpu.max': '20000 100000',
+      'removal: answer': '422 Invalid',
       'removal: pod memory.max': memory(160),
       'raised: pod memory.max': memory(192),
     },
