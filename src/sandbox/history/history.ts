@@ -180,7 +180,7 @@ const isEnded = (entry: HistoryEntry): boolean =>
   entry.state === 'Canceled' ||
   (entry.state === 'Deferred' && !isOfQueue(entry));
 
-/** Whether a request failed like the previous one: kubelet retries every few seconds. Resizes of the queue have own ids. */
+/** Whether a request failed like the previous one: kubelet retries every few seconds. The queue keeps its own ids. */
 const repeats = (entry: HistoryEntry, last: HistoryEntry): boolean =>
   entry.state !== 'Completed' && !isOfQueue(entry) && signature(entry) === signature(last);
 

@@ -37,7 +37,8 @@ export interface VolumeSizesOptions {
 
 /**
  * Sets the volumes of a pod to the sizes for its present limits. A volume that stores too much to shrink is tried again
- * (KEP-6030), and does not prevent the resize of another. Never rejects: no caller waits, and the pod's next update reads the volumes again.
+ * (KEP-6030), and does not prevent the resize of another. Never rejects: no caller waits, and the pod's next update
+ * reads the volumes again.
  */
 export async function applyVolumeSizes(
   node: Node,

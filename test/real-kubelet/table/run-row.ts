@@ -217,7 +217,11 @@ class RowRun {
 
   #observe({ label, events = [] }: Extract<Step, { kind: 'observe' }>): void {
     const fields = {
-      ...(this.#answer !== '' && { answer: this.#answer.replaceAll(this.name, '(name)') }),
+      ...(this.#answer !== '' && {
+        answer: this.#answer.replaceAll(this.name, '(name)'),
+        // The text differs between releases.
+        'is rejected': /^4\d\d /.test(this.#answer) ? 'yes' : 'no',
+      }),
       reached: this.#missed === '' ? 'yes' : this.#missed,
       ...observePod(this.#pod()),
       ...Object.fromEntries(events.map((reason) => [`event ${reason}`, this.#hasEvent(reason) ? 'yes' : 'no'])),
