@@ -35,11 +35,11 @@ export async function watchKubernetes(
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
       annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(node, sandboxId, volume, isThere),
       ...namesIn(registry),
-      sizeLimitsSeen({ uid, namespace, name }) {
+      sizeLimitsSeen({ uid, namespace, name }, isChanged) {
         const pod = newestSandbox(registry, uid);
         // Another object may claim the uid of this pod.
         if (pod === undefined || pod.metadata.namespace !== namespace || pod.metadata.name !== name) return;
-        void applySizeLimits(node, pod);
+        void applySizeLimits(node, pod, isChanged);
       },
     } satisfies KubernetesOptions['pods'],
     counters,

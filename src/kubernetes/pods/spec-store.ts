@@ -5,8 +5,8 @@ import { type ApiPod, type ApiPodIdentity, keyOf } from './pod.ts';
 export interface SpecStoreOptions {
   /** Whether a pod of this node is a static pod, for which a mirror pod may speak. */
   isStatic(sandboxId: string): boolean;
-  /** The sizeLimit of a memory-backed volume is known or has changed. Must not throw. */
-  sizeLimitsSeen(pod: ApiPodIdentity): void;
+  /** The sizeLimit of a memory-backed volume is known; `isChanged`: another one was known before. Must not throw. */
+  sizeLimitsSeen(pod: ApiPodIdentity, isChanged: boolean): void;
 }
 
 /** The specs of the pods of this node. */
@@ -30,13 +30,13 @@ export class SpecStore implements PodAudience, PodSpecs {
     const before = this.#specs.get(keyOf(pod))?.spec.volumes;
     this.#specs.set(keyOf(pod), { spec, isMirror });
     const isNew = [...spec.volumes].some(([name, { sizeLimit }]) => before?.get(name)?.sizeLimit !== sizeLimit);
-    if (isNew) this.pods.sizeLimitsSeen(pod);
+    if (isNew) this.pods.sizeLimitsSeen(pod, before !== undefined);
   }
 
   /** Called when a pod was added to this node: its spec may have been known before. */
   look(pod: ApiPodIdentity): void {
     const { volumes = [] } = this.#specs.get(keyOf(pod))?.spec ?? {};
-    if ([...volumes].some(([, { sizeLimit }]) => sizeLimit !== undefined)) this.pods.sizeLimitsSeen(pod);
+    if ([...volumes].some(([, { sizeLimit }]) => sizeLimit !== undefined)) this.pods.sizeLimitsSeen(pod, false);
   }
 
   gone(pod: ApiPodIdentity): void {

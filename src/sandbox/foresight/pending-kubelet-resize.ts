@@ -140,8 +140,9 @@ export function volumeChanges(
   const { sandboxId } = pod;
   const all = context.policies.targets(sandboxId, state.volumes, end.memory, limits);
   const present = context.policies.targets(sandboxId, state.volumes, state.memory, limitsByName(context, pod, state));
-  const sizes = withoutOverdue(context.volumes, pod, all, present);
+  const sizes = withoutOverdue(context.volumes, pod, state, all, { present, podLimit: end.memory });
   const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
   const isFinal = isDone ?? isMemoryTight(after);
-  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal: isFinal && sizes.size === all.size };
+  const isComplete = [...all].every(([name, size]) => sizes.get(name) === size);
+  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal: isFinal && isComplete };
 }

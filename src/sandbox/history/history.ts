@@ -155,11 +155,14 @@ export class ResizeHistory {
     this.#open.delete(entry.id);
     const { sandboxId } = entry.pod;
     const ofPod = this.#pods.get(sandboxId) ?? [];
-    const last = ofPod.at(-1);
+    // The shim also repeats its own resizes after those of others.
+    const { kind } = entry.requester;
+    const isOwn = kind === 'spec' || kind === 'shim';
+    const last = isOwn ? ofPod.findLast(({ requester }) => requester.kind === kind) : ofPod.at(-1);
     const repeated = last !== undefined && repeats(entry, last);
     const stored = repeated ? { ...entry, id: last.id, createdAt: last.createdAt, count: last.count + 1 } : entry;
     if (repeated) {
-      ofPod.pop();
+      ofPod.splice(ofPod.indexOf(last), 1);
       const place = this.#node.indexOf(last);
       if (place >= 0) this.#node.splice(place, 1);
     }

@@ -6,7 +6,7 @@ import type { Requester } from '../history/history-entry.ts';
 import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 import type { Node } from '../node.ts';
-import { fitsLater, passes, waitsForRecovery } from '../plan/failures.ts';
+import { failureOf, fitsLater, passes, waitsForRecovery } from '../plan/failures.ts';
 import { identityOf, isReplaced, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
 import { limitsByName } from '../pods/volumes.ts';
@@ -25,7 +25,7 @@ export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: b
   const { growth } = node;
   if (isFinal) growth.stop(pod.sandboxId);
   // Another update under the pod's lock meanwhile restarts the timer.
-  else growth.restart(pod.sandboxId, () => void applyVolumeSizes(node, pod, { isPostponed: true }));
+  else growth.restart(pod.sandboxId, postponed(node, pod));
 }
 
 export interface VolumeSizesOptions {
@@ -51,25 +51,28 @@ export async function applyVolumeSizes(
     await resizeVolumes(node, pod, isPostponed, requester);
   } catch (error) {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
-    // Nothing repeats the request of a changed spec.
-    const isRepeated = requester.kind === 'spec' && (passes(error) || waitsForRecovery(error));
-    if (fitsLater(error) || isRepeated) applyLater(node, pod, requester);
+    const failure = failureOf(error);
+    if (fitsLater(failure) || passes(failure) || waitsForRecovery(failure)) applyLater(node, pod, requester);
   }
 }
 
+const postponed = (node: Node, pod: PodDescription) => (requester: Requester) =>
+  void applyVolumeSizes(node, pod, { isPostponed: true, requester });
+
+/** Applies the sizes again later, because no other call may come. A pod that has ended has no cgroup any more. */
 function applyLater(node: Node, pod: PodDescription, requester: Requester): void {
-  const { growth, registry } = node;
-  if (growth.isRunning(pod.sandboxId) || registry.knownPod(pod.sandboxId) === undefined) return;
-  const again = (): void => void applyVolumeSizes(node, pod, { isPostponed: true, requester });
-  growth.restart(pod.sandboxId, again, RETRY_DELAY_MS);
+  const { registry, tree, growth } = node;
+  if (registry.knownPod(pod.sandboxId) === undefined || !tree.exists(podCgroup(pod))) return;
+  growth.start(pod.sandboxId, postponed(node, pod), { requester, delayMs: RETRY_DELAY_MS });
 }
 
 /**
  * KEP-6030: a changed sizeLimit in the spec of a pod is a request of its own: the volume is resized without a resize of
  * limits. Never rejects.
+ * @param isChanged whether another sizeLimit was known before
  */
-export const applySizeLimits = (node: Node, pod: PodDescription): Promise<void> =>
-  applyVolumeSizes(node, pod, { requester: { kind: 'spec' } });
+export const applySizeLimits = (node: Node, pod: PodDescription, isChanged: boolean): Promise<void> =>
+  applyVolumeSizes(node, pod, { requester: { kind: isChanged ? 'spec' : 'shim' } });
 
 /**
  * Sets the volumes whose size is a share of a container that was just created, which may have other limits than its
@@ -116,12 +119,12 @@ function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, re
       pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(node, pod, state))
         : volumeChanges(node, pod, { state, after: state, pending }).volumes;
-    if (pending !== undefined && requester.kind === 'spec') applyLater(node, pod, requester);
-    // Not awaited: the creation of the pod must not wait for the disk.
-    if (sizes.size === 0) return void journalVolumes(node, pod);
+    if (pending !== undefined) applyLater(node, pod, requester);
     // A volume that stores too much does not prevent the resize of another.
-    const fitting = withoutOverdue(node.volumes, pod, sizes, sizes);
+    const fitting = withoutOverdue(node.volumes, pod, state, sizes, { present: sizes, podLimit: state.memory });
     const others = new Map([...sizes].filter(([name]) => !fitting.has(name)));
+    // Not awaited: the creation of the pod must not wait for the disk.
+    if (fitting.size === 0) void journalVolumes(node, pod);
     for (const volumes of [fitting, others]) {
       if (volumes.size === 0) continue;
       const apply = async (): Promise<void> => {

@@ -109,7 +109,10 @@ export async function prepareResize(
   const byContainer = limitsByName(node, pod, after);
   assertWithinSizeLimits(pod, declared, desired.volumes, after.memory, byContainer);
   const following = node.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
-  const sizes = withoutOverdue(node.volumes, pod, following, presentSizes(node, pod, state, desired));
+  const sizes = withoutOverdue(node.volumes, pod, state, following, {
+    present: presentSizes(node, pod, state, desired),
+    podLimit: after.memory,
+  });
   const unified = memoryQos.ofPod(limits.memory);
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.

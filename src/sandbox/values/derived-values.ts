@@ -74,10 +74,9 @@ interface CountedShares {
 /**
  * Returns the sum of the containers' shares and the overhead's if the pod's shares are this sum now: kubelet
  * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. An ordinary init container counts with the sidecars before it,
- * if they have more together. The pod's weight in the kernel decides: kubelet may have
- * changed it since the pod was created. Undefined if the sum does not change, and for a BestEffort pod: kubelet keeps
- * its minimum, because its QoS class never changes (KEP-1287). kubelet's sum includes declared containers that do not
- * run.
+ * if they have more together. The pod's weight in the kernel decides: kubelet may have changed it since
+ * the pod was created. Undefined if the sum does not change, and for a BestEffort pod: kubelet keeps its minimum,
+ * because its QoS class never changes (KEP-1287). kubelet's sum includes declared containers that do not run.
  * @param targets new shares, also of containers that do not run, for which the runtime stores them
  */
 export function derivedPodShares(

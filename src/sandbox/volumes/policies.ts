@@ -10,7 +10,7 @@ import {
   type VolumePolicy,
 } from '../../tmpfs/index.ts';
 import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/record.ts';
-import { formatMemory, sameMemory } from '../plan/amounts.ts';
+import { compareLimits, formatMemory, sameMemory } from '../plan/amounts.ts';
 import type { PodTarget } from '../plan/step.ts';
 import type { DeclaredPod, DeclaredVolume } from '../pods/declared-pod.ts';
 import { podName } from '../pods/names.ts';
@@ -294,18 +294,29 @@ export function excesses(state: PodState, target: PodTarget): readonly Excess[] 
 
 /**
  * Returns the sizes without those that a volume should have had before and cannot have, because it stores more: they do
- * not prevent another change of the pod (KEP-6030).
- * @param present the sizes for the present limits, as {@link VolumePolicies.targets} returns them
+ * not prevent another change of the pod. KEP-6030: a volume does not stay above a pod limit that it was below before.
+ * @param sizes the sizes after the change, as {@link VolumePolicies.targets} returns them
+ * @param present the same for the present limits
+ * @param podLimit the memory limit of the pod after the change
  */
 export function withoutOverdue(
   volumes: Pick<PodVolumes, 'measure'>,
   pod: PodDescription,
+  state: PodState,
   sizes: ReadonlyMap<string, Bytes>,
-  present: ReadonlyMap<string, Bytes>,
+  { present, podLimit }: { readonly present: ReadonlyMap<string, Bytes>; readonly podLimit: Limit<Bytes> },
 ): ReadonlyMap<string, Bytes> {
-  const isOverdue = (name: string, size: Bytes): boolean =>
-    (present.get(name) ?? Infinity) <= size && !fitsIn(size, volumes.measure({ podUid: pod.metadata.uid, name }));
-  return new Map([...sizes].filter(([name, size]) => !isOverdue(name, size)));
+  const wouldExceed = (size: Bytes): boolean =>
+    compareLimits(size, podLimit) > 0 && (compareLimits(size, state.memory) <= 0 || sameMemory(state.memory, size));
+  return new Map(
+    state.volumes.flatMap(({ name, size: now }): [string, Bytes][] => {
+      const size = sizes.get(name);
+      if (size === undefined) return [];
+      const isDue = (present.get(name) ?? Infinity) <= size;
+      if (!isDue || fitsIn(size, volumes.measure({ podUid: pod.metadata.uid, name }))) return [[name, size]];
+      return podLimit !== 'max' && wouldExceed(now) ? [[name, podLimit]] : [];
+    }),
+  );
 }
 
 /** Returns the sizes that shrink a volume: those apply before memory limits change (KEP-6030). */

@@ -225,6 +225,7 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(128 * MiB);
     await cri.exec(running.id('a'), 'rm', '/cache/file');
     await becomes(16);
+    await server.event('ResizeCompleted', 4);
     expect(server.events.filter(({ reason }) => reason === 'ResizeDeferred')).toHaveLength(1);
     await stop();
     sizeLimit('8Mi');

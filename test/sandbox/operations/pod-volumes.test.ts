@@ -1,13 +1,16 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
+import type { Requester } from '../../../src/sandbox/history/history-entry.ts';
+import { unavailable } from '../../../src/sandbox/journal/availability.ts';
 import { applyContainerShares, applyVolumeSizes } from '../../../src/sandbox/operations/pod-volumes.ts';
-import { RETRY_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
+import { GROW_DELAY_MS, RETRY_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
 import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
-import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 let pod: PodDescription;
@@ -80,12 +83,15 @@ describe('volumes and creations of containers', () => {
     /** Runs the function of the last timer, as the timer does. */
     const expire = (): void => {
       growth.stop(SANDBOX);
-      restart.mock.lastCall?.[1]();
+      restart.mock.lastCall?.[1]({ kind: 'shim' });
     };
     declaring.has({ name: 'a', state: CREATED, limit: 96 });
     used = 100;
     expect(await applied()).toBe(MOUNTED);
-    expect(restart).toHaveBeenLastCalledWith(SANDBOX, expect.any(Function), RETRY_DELAY_MS);
+    expect(restart).toHaveBeenLastCalledWith(SANDBOX, expect.any(Function), {
+      requester: { kind: 'shim' },
+      delayMs: RETRY_DELAY_MS,
+    });
     expect(history.ofPod(SANDBOX)).toMatchObject([{ state: 'Deferred', reason: 'VOLUME_IN_USE' }]);
     expire();
     await expect.poll(() => growth.isRunning(SANDBOX), LONG_WAIT).toBe(true);
@@ -98,6 +104,37 @@ describe('volumes and creations of containers', () => {
     [size, used] = [MOUNTED, 100];
     registry.forgetPod(SANDBOX);
     await applied();
+    expect(growth.isRunning(SANDBOX)).toBe(false);
+  });
+
+  test('a resize of volumes that the runtime or the disk prevents is tried again', async () => {
+    const { growth, journal } = declaring.runtime.node;
+    declaring.has({ name: 'a', state: CREATED, limit: 96 });
+    vi.spyOn(journal, 'begin').mockRejectedValueOnce(unavailable(new Error('ENOSPC'), '/state'));
+    expect([await applied(), growth.isRunning(SANDBOX)]).toEqual([MOUNTED, true]);
+    growth.stop(SANDBOX);
+    declaring.runtime.on('ListContainers', () => {
+      throw new RuntimeFailure(status.UNAVAILABLE, 'containerd is restarting');
+    });
+    expect([await applied(), growth.isRunning(SANDBOX)]).toEqual([MOUNTED, true]);
+  });
+
+  test('a timer that replaces that of a changed spec keeps its requester', () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const { growth } = declaring.runtime.node;
+    const requesters: string[] = [];
+    const resize = ({ kind }: Requester): void => void requesters.push(kind);
+    const spec = { requester: { kind: 'spec' }, delayMs: RETRY_DELAY_MS } as const;
+    growth.start(SANDBOX, resize, spec);
+    growth.restart(SANDBOX, resize);
+    vi.advanceTimersByTime(GROW_DELAY_MS);
+    growth.restart(SANDBOX, resize);
+    growth.start(SANDBOX, resize, spec);
+    vi.advanceTimersByTime(GROW_DELAY_MS);
+    growth.restart(SANDBOX, resize);
+    vi.advanceTimersByTime(GROW_DELAY_MS);
+    expect(requesters).toEqual(['spec', 'spec', 'shim']);
     expect(growth.isRunning(SANDBOX)).toBe(false);
   });
 

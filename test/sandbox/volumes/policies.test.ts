@@ -3,7 +3,13 @@ import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { VolumeRecord } from '../../../src/sandbox/journal/record.ts';
-import { assertWithinSizeLimits, excessWarning, VolumePolicies } from '../../../src/sandbox/volumes/policies.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import {
+  assertWithinSizeLimits,
+  excessWarning,
+  VolumePolicies,
+  withoutOverdue,
+} from '../../../src/sandbox/volumes/policies.ts';
 import { parseVolumeAnnotation } from '../../../src/tmpfs/sizes.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
@@ -213,6 +219,27 @@ test('an annotation with a size or a share above the size limit in the spec give
   for (const value of ['192Mi', '100%', '80%/web', 'follow']) expect(target(value, 32)).toBe(mi(64));
   // A volume that is already larger keeps its size, because it may store that much.
   expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
+});
+
+describe('a volume of 128 MiB that stores 24 MiB in a pod with a limit of 128 MiB', () => {
+  test.each([
+    ['a size that fits applies', 32, 32, 128, 32],
+    ['a size that was due and does not fit is left out', 16, 16, 128, undefined],
+    ['a size that was due and does not fit is left out when the limit rises', 16, 16, 256, undefined],
+    ['a size below the one that was due is kept, and rejects the resize', 16, 8, 128, 8],
+    ['a size that was not due is kept, and rejects the resize', undefined, 16, 128, 16],
+    ['a lowered limit shrinks the volume to the limit in place of the size that was due', 16, 16, 64, 64],
+  ])('KEP-6030: %s', (_, due, size, podLimit, expected) => {
+    const pod = { metadata: { uid: 'uid-1' } } as PodDescription;
+    const state = { memory: mi(128), volumes: [{ name: 'cache', size: mi(128) }] } as unknown as PodState;
+    const measure = () => ({ size: mi(128), used: mi(24), pageSize: 4096 }) as never;
+    const present = new Map(due === undefined ? [] : [['cache', mi(due)]]);
+    const sizes = withoutOverdue({ measure }, pod, state, new Map([['cache', mi(size)]]), {
+      present,
+      podLimit: mi(podLimit),
+    });
+    expect(sizes.get('cache')).toBe(expected === undefined ? undefined : mi(expected));
+  });
 });
 
 describe('a volume request and the size limit in the spec', () => {
