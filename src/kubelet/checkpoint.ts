@@ -25,6 +25,11 @@ export interface PodEntry {
   readonly pod: EntryLimits | undefined;
   /** The requests that were understood. Absent: not known. */
   readonly requests?: EntryRequests;
+  /**
+   * The names of the memory-backed volumes that kubelet resizes (KEP-6030; kubelet 1.37 and later with the feature gate
+   * InPlacePodVerticalScalingMemoryBackedVolumes): those with a sizeLimit. Absent: none.
+   */
+  readonly volumes?: ReadonlySet<string>;
   /** Whether no part was omitted. Only then is the sum of the limits known. */
   readonly isComplete: boolean;
 }
@@ -72,7 +77,8 @@ export const isSameEntry = (one: PodEntry, other: PodEntry): boolean =>
   isSameLimits(one.pod, other.pod) &&
   hasSameLimits(one.containers, other.containers) &&
   isSameLimits(one.requests?.pod, other.requests?.pod) &&
-  hasSameLimits(one.requests?.containers ?? NONE, other.requests?.containers ?? NONE);
+  hasSameLimits(one.requests?.containers ?? NONE, other.requests?.containers ?? NONE) &&
+  hasSameVolumes(one.volumes, other.volumes);
 
 const NONE: PodEntry['containers'] = new Map();
 
@@ -80,6 +86,9 @@ const isSameLimits = (one: EntryLimits | undefined, other: EntryLimits | undefin
   one === undefined || other === undefined
     ? one === other
     : one.memory === other.memory && one.milliCpu === other.milliCpu;
+
+const hasSameVolumes = (one: PodEntry['volumes'], other: PodEntry['volumes']): boolean =>
+  one === other || (one !== undefined && one.size === other?.size && [...one].every((name) => other.has(name)));
 
 function hasSameLimits(one: PodEntry['containers'], other: PodEntry['containers']): boolean {
   if (one.size !== other.size) return false;
@@ -123,7 +132,14 @@ class Reading {
     const level = entry['PodLevelResources'];
     const pod = level === undefined || level === null ? undefined : this.#limitsOf(level);
     const isComplete = this.#unrecognized === before;
-    return { containers, pod, requests: this.#requestsOf(resourcesByName, level), isComplete };
+    const volumes = Object.keys(this.#optional(entry['EmptyDirVolumeLimits']) ?? {});
+    return {
+      containers,
+      pod,
+      requests: this.#requestsOf(resourcesByName, level),
+      ...(volumes.length > 0 && { volumes: new Set(volumes) }),
+      isComplete,
+    };
   }
 
   /** Values of unknown shape are left out and not counted: no limit depends on them. */

@@ -23,6 +23,11 @@ export interface KubeletState {
    * entries read last: resources that kubelet has given to pods do not count as free then.
    */
   allocatedPods(): ReadonlyMap<string, PodEntry>;
+  /**
+   * Whether kubelet resizes this volume of a pod, see {@link PodEntry.volumes}. A pod from before the feature gate was
+   * set is in the actuated state alone. While a checkpoint cannot be read, the entries read last count.
+   */
+  resizesVolume(podUid: string, volume: string): boolean;
 }
 
 /** The empty state, used with `--foresight=false`. */
@@ -32,6 +37,7 @@ export const noKubeletState: KubeletState = {
   allocated: () => undefined,
   actuated: () => undefined,
   allocatedPods: () => new Map(),
+  resizesVolume: () => false,
 };
 
 export interface KubeletFilesOptions {
@@ -139,6 +145,10 @@ export class KubeletFiles implements KubeletState {
 
   allocatedPods(): ReadonlyMap<string, PodEntry> {
     return this.#files.allocated_pods_state.lastPods;
+  }
+
+  resizesVolume(podUid: string, volume: string): boolean {
+    return NAMES.some((name) => this.#files[name].lastPods.get(podUid)?.volumes?.has(volume) === true);
   }
 
   refresh(): void {

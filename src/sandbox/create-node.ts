@@ -57,6 +57,10 @@ export function createNode({
     policies: new VolumePolicies({
       follow: volumesFollow,
       declared: declaredVolumes(registry, specs),
+      isKubelets(sandboxId, volume) {
+        const uid = registry.knownPod(sandboxId)?.metadata.uid;
+        return uid !== undefined && kubelet.resizesVolume(uid, volume);
+      },
       nodeMemory: (sandboxId) => nodeMemory({ ...given, allocatable }, registry.knownPod(sandboxId)),
     }),
     growth: new GrowthTimers(),

@@ -41,6 +41,8 @@ export class ControlPlane {
       hasAccounts: true,
       // No DNS resolves the name of the node, which the API server would use by default.
       serverFlags: ['--kubelet-preferred-address-types=InternalIP'],
+      // Its specs fail without it. It changes nothing for pods without memory-backed volumes.
+      featureGates: { InPlacePodVerticalScalingMemoryBackedVolumes: true },
     });
     const plane = new ControlPlane(cluster, options);
     const common = ['--kubeconfig', cluster.kubeconfig, '--leader-elect=false', '--secure-port=0'];

@@ -15,12 +15,12 @@ import type { GoModule } from '../support/node/parts/go-module.ts';
 import { obtainBuilt } from '../support/node/parts/go-module.ts';
 
 /** The release whose tests run. Each release of Kubernetes has its own tests, for its own kubelet. */
-export const release: KubernetesRelease = '1.36';
+export const release: KubernetesRelease = '1.37';
 
 /** The version that Kubernetes requires: the command line and the suite must be of one version. */
 const ginkgo: GoModule = {
   path: 'github.com/onsi/ginkgo/v2',
-  version: 'v2.28.1',
+  version: 'v2.32.0',
   linking: '',
   programs: { ginkgo: './ginkgo' },
 };

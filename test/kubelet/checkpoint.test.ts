@@ -43,6 +43,19 @@ describe('a checkpoint of kubelet', () => {
     });
   });
 
+  test('KEP-6030: a checkpoint of kubelet 1.37 names the volumes that kubelet resizes', () => {
+    const volumesOf = (limits: NonNullable<WrittenPod['EmptyDirVolumeLimits']> | null): object => {
+      const read = readCheckpoint(
+        checkpointText({ u: { ...withMemory({ a: '64Mi' }), EmptyDirVolumeLimits: limits } }),
+      );
+      return read.kind === 'read' ? { unrecognized: read.unrecognized, ...read.pods.get('u') } : read;
+    };
+    expect(volumesOf({ cache: '64Mi', tmp: null })).toMatchObject({ volumes: new Set(['cache', 'tmp']) });
+    for (const none of [null, {}]) expect(volumesOf(none)).not.toHaveProperty('volumes');
+    // The limits of the containers are known nevertheless.
+    expect(volumesOf('64Mi' as never)).toMatchObject({ unrecognized: 1, isComplete: true });
+  });
+
   test('a checkpoint of kubelet 1.33 has no limits of pods', () => {
     const data = JSON.stringify({ entries: { u: { ContainerResources: { a: { limits: { memory: '1e6' } } } } } });
     expect(readPods(JSON.stringify({ data, checksum: 1 }))).toEqual({

@@ -228,6 +228,27 @@ test('an unreadable checkpoint does not release resource requests: the pods read
   expect(files.allocatedPods().size).toBe(0);
 });
 
+test('KEP-6030: kubelet resizes the volumes that either checkpoint names, also while a checkpoint is unreadable', async () => {
+  makeRoot();
+  const pod = (...volumes: string[]): WrittenPod => ({
+    ...withMemory({ a: '64Mi' }),
+    EmptyDirVolumeLimits: Object.fromEntries(volumes.map((name) => [name, '32Mi'])),
+  });
+  write({ u: pod() });
+  write({ u: pod('cache') }, 'actuated_pods_state');
+  files.begin();
+  const named = (): readonly string[] => ['cache', 'tmp'].filter((name) => files.resizesVolume('u', name));
+  expect([named(), files.resizesVolume('v', 'cache')]).toEqual([['cache'], false]);
+  write({ u: pod('tmp') });
+  await changed(2);
+  expect(named()).toEqual(['cache', 'tmp']);
+  replace('{');
+  await changed(3);
+  expect(named()).toEqual(['cache', 'tmp']);
+  for (const name of ['allocated_pods_state', 'actuated_pods_state'] as const) write({ u: pod() }, name);
+  await expect.poll(named, LONG_WAIT).toEqual([]);
+});
+
 test('an unknown part of a checkpoint is logged, and the other pods are known', () => {
   makeRoot();
   replace(JSON.stringify({ data: JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }), v: 1 } }) }));

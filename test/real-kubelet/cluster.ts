@@ -35,6 +35,12 @@ export const slowness = process.env['NODE_KERNEL'] === 'debian' ? 5 : 1;
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';
 const logs = process.env['NODE_OUT'] ?? '/tmp';
 
+export interface ClusterOptions {
+  readonly hasAccounts?: boolean;
+  readonly serverFlags?: readonly string[];
+  readonly featureGates?: Readonly<Record<string, boolean>>;
+}
+
 /** etcd, kube-apiserver and kubelet on this node. kubelet uses the shim as its runtime. */
 export class Cluster {
   readonly api = new Api(SERVER, TOKEN);
@@ -43,7 +49,10 @@ export class Cluster {
   readonly #processes: ChildProcess[] = [];
   #kubelet: ChildProcess | undefined;
 
-  private constructor(readonly folder: string) {}
+  private constructor(
+    readonly folder: string,
+    private readonly featureGates: Readonly<Record<string, boolean>>,
+  ) {}
 
   /** The kubeconfig of kubelet, with all rights. */
   get kubeconfig(): string {
@@ -93,13 +102,14 @@ export class Cluster {
    * @param hasAccounts whether pods get the token of their account. The account has to exist then, because no
    * controller manager creates it
    * @param serverFlags of the API server, in addition to those of every test
+   * @param featureGates of the API server and of kubelet
    */
   static async start(
     folder: string,
-    { hasAccounts = false, serverFlags = [] }: { hasAccounts?: boolean; serverFlags?: readonly string[] } = {},
+    { hasAccounts = false, serverFlags = [], featureGates = {} }: ClusterOptions = {},
   ): Promise<Cluster> {
     mkdirSync(folder, { recursive: true });
-    const cluster = new Cluster(folder);
+    const cluster = new Cluster(folder, featureGates);
     prepareNode(folder);
     cluster.#writeFiles();
     cluster.#run('etcd', ['--data-dir', join(folder, 'etcd'), '--unsafe-no-fsync']);
@@ -118,6 +128,7 @@ export class Cluster {
       '--allow-privileged=true',
       ...(hasAccounts ? [] : ['--disable-admission-plugins=ServiceAccount']),
       '--endpoint-reconciler-type=none',
+      ...Object.entries(featureGates).map(([gate, isOn]) => `--feature-gates=${gate}=${isOn}`),
       ...serverFlags,
     ]);
     await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server to be ready', 300);
@@ -133,7 +144,8 @@ export class Cluster {
    */
   async startKubelet(endpoint: string, settings: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const file = join(this.folder, 'kubelet.yaml');
-    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs', settings));
+    const featureGates = { ...this.featureGates, ...(settings['featureGates'] as object | undefined) };
+    writeFileSync(file, kubeletConfig(endpoint, 'cgroupfs', { ...settings, featureGates }));
     const kubelet = this.#run('kubelet', this.#kubeletFlags(file), ownCgroup());
     this.#kubelet = kubelet;
     const ended = once(kubelet, 'exit').then(([code]) => {

@@ -8,6 +8,8 @@ export interface WrittenResources {
 export interface WrittenPod {
   readonly ContainerResources: Readonly<Record<string, WrittenResources>>;
   readonly PodLevelResources?: WrittenResources | null;
+  /** 1.37 and later, with the feature gate InPlacePodVerticalScalingMemoryBackedVolumes. */
+  readonly EmptyDirVolumeLimits?: Readonly<Record<string, string | null>> | null;
 }
 
 /** Returns the text of one file: JSON in a string, and the checksum of that string. */

@@ -103,6 +103,7 @@ export class FakeRuntime {
         allocated: (uid) => this.allocated.get(uid),
         actuated: (uid) => this.actuated.get(uid),
         allocatedPods: () => this.allocated,
+        resizesVolume: (uid, volume) => this.allocated.get(uid)?.volumes?.has(volume) === true,
       },
       managers: new ManagerFiles(this.kubeletRoot, { log, counters }),
       specs: { of: ({ uid }) => this.specs.get(uid) },

@@ -94,6 +94,8 @@ export const remedies: Readonly<Record<Reason, string>> = {
   VOLUME_IN_USE: 'remove files, or ask for more than is stored',
   VOLUME_NOT_ELIGIBLE: 'none: the shim does not change such a mount',
   VOLUME_EXCEEDS_SIZE_LIMIT: "ask for at most the volume's sizeLimit in the pod's spec",
+  VOLUME_RESIZED_BY_KUBELET:
+    'change sizeLimit in the spec through the API server: kubectl patch pod POD --subresource resize --patch ...',
   CGROUP_UNAVAILABLE: 'check whether the pod has ended; the message names the file',
   CGROUP_WRITE_FAILED: 'see the file, the value and the errno in the message',
   UNIT_UNAVAILABLE:

@@ -13,7 +13,7 @@ import { limitsByName } from '../pods/volumes.ts';
 import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import { Transaction } from '../transaction/transaction.ts';
 import { RETRY_DELAY_MS } from '../volumes/growth-timers.ts';
-import { type VolumePolicies, withoutOverdue } from '../volumes/policies.ts';
+import { ofKubelet, type VolumePolicies, withoutOverdue } from '../volumes/policies.ts';
 import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
 
 /**
@@ -119,7 +119,7 @@ function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, re
       pending === undefined
         ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(node, pod, state))
         : volumeChanges(node, pod, { state, after: state, pending }).volumes;
-    if (pending !== undefined) applyLater(node, pod, requester);
+    if (pending !== undefined && volumes.length > 0) applyLater(node, pod, requester);
     // A volume that stores too much does not prevent the resize of another.
     const fitting = withoutOverdue(node.volumes, pod, state, sizes, { present: sizes, podLimit: state.memory });
     const others = new Map([...sizes].filter(([name]) => !fitting.has(name)));
@@ -189,14 +189,16 @@ export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 
 /** Learns how the volumes of a new pod are sized: from its annotations and from their mounts. */
 export function learnPodVolumes(node: Node, pod: PodDescription): void {
-  const { policies, outcomes, tree, volumes, log } = node;
-  const faults = policies.annotate(pod.sandboxId, pod.annotations);
+  const { policies, outcomes, tree, volumes, kubelet, log } = node;
+  const invalid = policies.annotate(pod.sandboxId, pod.annotations);
+  kubelet.refresh();
+  const faults = [...invalid, ...policies.ineffective(pod.sandboxId).map((volume) => ofKubelet(pod, volume))];
   outcomes.addPod(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
   restoreVolumes(node, pod);
-  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'invalid annotation ignored');
+  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
     const mounted = readVolumes(volumes, pod);

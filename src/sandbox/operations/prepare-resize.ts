@@ -28,7 +28,7 @@ import { limitsByName } from '../pods/volumes.ts';
 import { derivedPodLimits, derivedPodShares, withInheritedLimits } from '../values/derived-values.ts';
 import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
 import { storedStep, withStoredValues } from '../values/written-along.ts';
-import { assertHasVolumes, assertWithinSizeLimits, withoutOverdue } from '../volumes/policies.ts';
+import { assertHasVolumes, assertNotOfKubelet, assertWithinSizeLimits, withoutOverdue } from '../volumes/policies.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { type AdmittedChange, admitRequests } from './admit-requests.ts';
 import {
@@ -81,6 +81,8 @@ export async function prepareResize(
 ): Promise<PreparedResize> {
   const volumes = readVolumes(node.volumes, pod);
   assertHasVolumes(pod, volumes, asked.volumes.keys());
+  node.kubelet.refresh();
+  assertNotOfKubelet(pod, asked.volumes.keys(), node.kubelet);
   const { all, containers, declared } = await readContainers(node, pod, asked, waits);
   if (!dryRun) node.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
   const read = await readPod(node.tree, pod, volumes, declared);

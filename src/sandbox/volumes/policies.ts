@@ -34,11 +34,13 @@ export interface VolumePoliciesOptions {
   readonly declared?: (sandboxId: string) => ReadonlyMap<string, DeclaredVolume> | undefined;
   /** The memory that all pods of the node may use together. Undefined if unknown. Default: unknown. */
   readonly nodeMemory?: (sandboxId: string) => Bytes | undefined;
+  /** Whether kubelet resizes a volume itself (KEP-6030). Default: none. */
+  readonly isKubelets?: (sandboxId: string, volume: string) => boolean;
 }
 
 /**
- * The size policy of each volume of each pod. The first applicable policy wins: the policy requested at run time; the
- * annotation that the pod was created with; the size set by another program's remount; the policy derived from the
+ * The size policy of each volume of each pod. A volume that kubelet resizes itself is fixed. Otherwise, the first
+ * applicable policy wins: the policy requested at run time; the annotation that the pod was created with; the size set by another program's remount; the policy derived from the
  * mount at first sight, bounded by the size limit in the pod's spec. The last known size only serves to detect remounts
  * by other programs: the present size always comes from the kernel.
  */
@@ -47,15 +49,18 @@ export class VolumePolicies {
   readonly #follow: FollowSetting;
   readonly #declared: NonNullable<VolumePoliciesOptions['declared']>;
   readonly #nodeMemory: NonNullable<VolumePoliciesOptions['nodeMemory']>;
+  readonly #isKubelets: NonNullable<VolumePoliciesOptions['isKubelets']>;
 
   constructor({
     follow = 'auto',
     declared = () => undefined,
     nodeMemory = () => undefined,
+    isKubelets = () => false,
   }: VolumePoliciesOptions = {}) {
     this.#follow = follow;
     this.#declared = declared;
     this.#nodeMemory = nodeMemory;
+    this.#isKubelets = isKubelets;
   }
 
   /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
@@ -135,7 +140,13 @@ export class VolumePolicies {
     this.#pods.delete(sandboxId);
   }
 
+  /** Returns the names of the annotated volumes of a pod that kubelet resizes itself: their annotations have no effect. */
+  ineffective(sandboxId: string): readonly string[] {
+    return [...this.#pod(sandboxId).annotated.keys()].filter((volume) => this.#isKubelets(sandboxId, volume));
+  }
+
   policy(sandboxId: string, volume: string): VolumePolicy {
+    if (this.#isKubelets(sandboxId, volume)) return { kind: 'fixed' };
     const pod = this.#pods.get(sandboxId);
     const known = pod?.known.get(volume);
     if (known?.source === 'asked') return known.policy;
@@ -235,6 +246,23 @@ export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeSt
     const message = `pod ${podName(pod)} has no memory-backed volume ${volume}${suggestion(volume, all)}${found}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });
   }
+}
+
+/** Throws VOLUME_RESIZED_BY_KUBELET when kubelet resizes one of the requested volumes itself (KEP-6030). */
+export function assertNotOfKubelet(
+  pod: PodDescription,
+  requested: Iterable<string>,
+  kubelet: { resizesVolume(podUid: string, volume: string): boolean },
+): void {
+  const { uid } = pod.metadata;
+  for (const volume of requested) if (kubelet.resizesVolume(uid, volume)) throw ofKubelet(pod, volume);
+}
+
+/** Returns the error for a requested size of a volume that kubelet resizes itself. */
+export function ofKubelet(pod: PodDescription, volume: string): ShimError {
+  const message = `pod ${podName(pod)}: volume ${volume}: kubelet sets its size from the sizeLimit in the spec (feature gate InPlacePodVerticalScalingMemoryBackedVolumes)`;
+  const context = { pod: pod.metadata.uid, volume };
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_RESIZED_BY_KUBELET, message, context);
 }
 
 /**

@@ -142,6 +142,19 @@ describe('with foresight', () => {
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 96, 64], 32]);
   });
 
+  test('KEP-6030: a volume that kubelet resizes itself does not follow the limit', async () => {
+    const pod = await makePod(kubelet, { a: 64 }, { cache: 64 });
+    kubelet.runs(pod, { containers: { a: 64 }, volumes: { cache: 64 } });
+    const watcher = await PodWatcher.watch(pod);
+    await kubelet.resize(pod, { containers: { a: 128 }, volumes: { cache: 64 } }, 120_000);
+    await kubelet.resize(pod, { containers: { a: 48 }, volumes: { cache: 64 } }, 120_000);
+    expect(valuesOf(await watcher.report(), 'volume cache')).toEqual([64]);
+    // kubelet is replaced by one without the feature gate, which admits the pod anew.
+    kubelet.runs(pod, to({ a: 48 }));
+    await kubelet.resize(pod, to({ a: 40 }), 120_000);
+    expect([limitsOf(pod), sizeOf(pod)]).toEqual([[40, 40], 40]);
+  });
+
   test('KEP-1287: the pod limit is not lowered if a later step would raise it again', async () => {
     const pod = await makePod(kubelet, { a: 192, b: 64 }, { cache: 32, policy: 'fixed' });
     const watcher = await PodWatcher.watch(pod);

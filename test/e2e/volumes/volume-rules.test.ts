@@ -1,12 +1,15 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { status } from '@grpc/grpc-js';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { createContainer, KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';
+import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { CACHE, limit, SLEEP, sizeOf, VolumeStage } from '../../support/e2e/stages.ts';
 import { isKnownOption } from '../../support/kubelet-folder.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
@@ -63,9 +66,7 @@ test('KEP-6030: an invalid annotation is reported in the status and once in the 
     expect(annotationErrors).toContainEqual(expect.stringContaining(`annotation ${key}: ${JSON.stringify(value)}: `));
   await cri.updateContainer(running.id('a'), limit(96));
   expect(await info(running)).toMatchObject({ annotationErrors });
-  const logged = shim.log.filter(
-    ({ msg, pod: id }) => msg === 'invalid annotation ignored' && id === running.sandboxId,
-  );
+  const logged = shim.log.filter(({ msg, pod: id }) => msg === 'annotation ignored' && id === running.sandboxId);
   expect(new Set(logged.map(({ error }) => error))).toEqual(new Set(annotationErrors));
   expect(logged).toHaveLength(4);
   expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MiB), 64]);
@@ -133,6 +134,30 @@ test('KEP-6030: a volume larger than the memory limit is allowed, with a warning
   await warned(2);
   expect(warnings()).toHaveLength(2);
   expect((await info(running)).volumes['cache']).not.toHaveProperty('warning');
+});
+
+test('KEP-6030: a volume that kubelet resizes itself keeps its size, and an annotation or a request for it is refused', async () => {
+  const uid = randomUUID();
+  const kubelet = new Kubelet(cri);
+  mkdirSync(KUBELET_ROOT, { recursive: true });
+  // kubelet writes what it admits before it creates the sandbox.
+  kubelet.runs({ uid }, { containers: { a: 128 }, volumes: { cache: 64 } });
+  const running = await stage.pod({ uid, annotations: { [CACHE]: '50%' } });
+  const why = `pod default/web (${uid}): volume cache: kubelet sets its size from the sizeLimit in the spec`;
+  expect(await info(running)).toMatchObject({
+    annotationErrors: [expect.stringContaining(why)],
+    volumes: { cache: { policy: 'fixed' } },
+  });
+  for (const dry_run of [true, false])
+    expect(await refusal(stage.resize(running, { cache: '96Mi' }, { dry_run }))).toMatchObject({
+      code: status.FAILED_PRECONDITION,
+      reason: 'VOLUME_RESIZED_BY_KUBELET',
+    });
+  await cri.updateContainer(running.id('a'), limit(96));
+  expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(96 * MiB), 64]);
+  removeFiles();
+  await stage.resize(running, { cache: '32Mi' });
+  expect(sizeOf(running)).toBe(32);
 });
 
 test('KEP-6030: the last error of a volume is reported until the next resize of the volume', async () => {

@@ -221,6 +221,31 @@ test('an annotation with a size or a share above the size limit in the spec give
   expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
 });
 
+describe('KEP-6030: a volume that kubelet resizes itself', () => {
+  let isKubelets: boolean;
+  beforeEach(() => {
+    isKubelets = true;
+    policies = new VolumePolicies({ isKubelets: () => isKubelets });
+  });
+  const target = (): Bytes | undefined =>
+    policies.targets(POD, [{ name: 'cache', size: mi(64) }], mi(128), new Map()).get('cache');
+
+  test('an annotation, a request and the pod limit have no effect on a volume that kubelet resizes', () => {
+    policies.observe(POD, [cache(64)], mi(64));
+    expect([policy(), target()]).toEqual([{ kind: 'fixed' }, undefined]);
+    ask(96);
+    expect(target()).toBeUndefined();
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
+    expect([target(), policies.ineffective(POD)]).toEqual([undefined, ['cache']]);
+  });
+
+  test('an annotation has its effect once kubelet does not resize the volume', () => {
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '75%' });
+    isKubelets = false;
+    expect([target(), policies.ineffective(POD)]).toEqual([mi(96), []]);
+  });
+});
+
 describe('a volume of 128 MiB that stores 24 MiB in a pod with a limit of 128 MiB', () => {
   test.each([
     ['a size that fits applies', 32, 32, 128, 32],

@@ -9,6 +9,8 @@ import { KUBELET_ROOT, type RunningPod } from '../cri/pod.ts';
 export interface PodMemory {
   readonly containers: Readonly<Record<string, number | undefined>>;
   readonly level?: number;
+  /** The sizeLimits of memory-backed volumes, with the feature gate of KEP-6030. */
+  readonly volumes?: Readonly<Record<string, number>>;
 }
 
 export const FILES = ['allocated_pods_state', 'actuated_pods_state'] as const;
@@ -42,7 +44,7 @@ export class Kubelet {
   ) {}
 
   /** Registers a pod that runs with these limits. */
-  runs({ uid }: RunningPod, memory: PodMemory): void {
+  runs({ uid }: Pick<RunningPod, 'uid'>, memory: PodMemory): void {
     this.#allocated.set(uid, memory);
     this.#actuated.set(uid, memory);
     this.write();
@@ -184,11 +186,12 @@ function limitOf(pod: RunningPod): number {
   return text === 'max' ? Infinity : Number(text);
 }
 
-function written({ containers, level }: PodMemory): WrittenPod {
+function written({ containers, level, volumes = {} }: PodMemory): WrittenPod {
   const resources = (limit: number | undefined) =>
     limit === undefined ? {} : { limits: { memory: `${limit}Mi` }, requests: { memory: `${limit}Mi` } };
   return {
     ContainerResources: Object.fromEntries(Object.entries(containers).map(([name, limit]) => [name, resources(limit)])),
     PodLevelResources: level === undefined ? null : resources(level),
+    EmptyDirVolumeLimits: Object.fromEntries(Object.entries(volumes).map(([name, size]) => [name, `${size}Mi`])),
   };
 }
