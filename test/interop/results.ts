@@ -1,4 +1,12 @@
-import type { Comparison, Difference, Outcome, Spec, Verdict } from '../conformance/results/results.ts';
+import {
+  type Comparison,
+  type Difference,
+  goodOf,
+  type Outcome,
+  pairLines,
+  type Spec,
+  type Verdict,
+} from '../conformance/results/results.ts';
 import { table } from '../conformance/results/table.ts';
 
 /** The result of one witness. */
@@ -23,7 +31,7 @@ export function countsOf(
 ): { readonly passed: number; readonly failed: number } {
   let [passed, failed] = [0, 0];
   for (const result of results) {
-    passed += result.comparison.passedDirect - result.verdict.real.length;
+    passed += goodOf(result.comparison, result.verdict);
     failed += unaccepted(result, accepted).length + result.faults.length;
   }
   return { passed, failed };
@@ -59,13 +67,14 @@ function detailsOf(result: WitnessResult, accepted: ReadonlyMap<string, string>)
   const failed = comparison.failedBoth.map(({ name }) => name);
   return [
     ...block('FAILED at the end', faults),
-    ...block('FAILED through the shim, and pass directly', unaccepted(result, accepted).map(withReason)),
+    ...block('WORSE THROUGH THE SHIM', unaccepted(result, accepted).map(withReason)),
     ...block(
       'accepted: pass directly only',
       known.map(({ name }) => withReason({ name, reason: accepted.get(name) ?? '' })),
     ),
-    ...block('differed once, and passed through the shim when run again', verdict.flaky.map(withReason)),
+    ...block('differed once, and not when run again', verdict.flaky.map(withReason)),
     ...block('differed once, and did not pass directly when run again', verdict.unsteady.map(withReason)),
+    ...block('outcomes, directly and through the shim', pairLines(comparison)),
     ...block('pass only through the shim', comparison.onlyThrough),
     ...block('fail on both sides', failed),
   ].join('\n');

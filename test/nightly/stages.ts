@@ -99,17 +99,18 @@ export const stages: readonly Stage[] = [
   {
     name: 'admission',
     suite: 'kubelet',
-    flags: ['--only', 'admission', '--kubelet', '1.37'],
+    flags: ['--only', 'admission'],
     minutes: 120,
     needsGo: true,
   },
   {
     name: 'admission-static-cpu',
     suite: 'kubelet',
-    flags: ['--only', 'admission', '--kubelet', '1.37', '--kernel', 'debian'],
+    flags: ['--only', 'admission', '--kernel', 'debian'],
     minutes: 120,
     needsGo: true,
   },
+  { name: 'kep-6030', suite: 'kubelet', flags: ['--only', 'kep-6030'], minutes: 120, needsGo: true },
   {
     name: 'kubelet-systemd',
     suite: 'kubelet',

@@ -30,7 +30,8 @@ async function kubeletsEndpoint(flags: readonly string[]): Promise<string | unde
   const { all } = await execa(join(programs, 'kubelet'), [...own, ...flags], {
     ...{ cwd: folder, reject: false, all: true, timeout: 60_000 },
   });
-  const [, endpoint] = /"?ContainerRuntimeEndpoint"?: ?"([^"]*)"/.exec(all) ?? [];
+  // Since 1.37, the log has the configuration as YAML.
+  const [, endpoint] = /(?:"?ContainerRuntimeEndpoint"?: ?"|^\tcontainerRuntimeEndpoint: "?)([^"\n]*)/m.exec(all) ?? [];
   if (endpoint === undefined) expect(all).toMatch(/failed to (?:load|merge) kubelet config|flag needs an argument/);
   return endpoint;
 }

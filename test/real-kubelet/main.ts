@@ -1,8 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { packageRoot } from '../../tools/download/places.ts';
 import { prepareHelm, prepareKubectl } from '../deploy/manifests.ts';
+import { withTable } from '../runner/results-reporter.ts';
 import {
   endingSignal,
   inPairs,
@@ -28,7 +30,7 @@ import {
   obtainKubernetes,
   usualKubernetes,
 } from './programs.ts';
-import { compareSides, compareVerdicts } from './table/host.ts';
+import { compareSides, compareVerdicts, compareVolumes, type TableRun } from './table/host.ts';
 
 /**
  * The suite `kubelet`: a real kubelet with a real API server resizes pods in test nodes. The last line of output has
@@ -36,7 +38,7 @@ import { compareSides, compareVerdicts } from './table/host.ts';
  */
 
 const say = progressOf('kubelet');
-const parts = ['table', 'admission', 'pods', 'installer', 'bypass', 'operator'] as const;
+const parts = ['table', 'admission', 'kep-6030', 'pods', 'installer', 'bypass', 'operator'] as const;
 type Part = (typeof parts)[number];
 
 interface Flags {
@@ -45,6 +47,7 @@ interface Flags {
   readonly only: readonly Part[];
   readonly kernel: KernelName;
   readonly title: string;
+  readonly write: boolean;
   readonly logs?: string;
 }
 
@@ -63,11 +66,11 @@ const flags = new Command('kubelet')
   .addOption(
     new Option(
       '--only <part...>',
-      'table: pods resized directly and through the shim, compared; admission: small resizes requested of kubelet and of ResizePod, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
+      'table: pods resized directly and through the shim, compared; admission: small resizes requested of kubelet and of ResizePod, compared; kep-6030: volumes resized by kubelet 1.37 with its feature gate and by the shim, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
         'installer: the DaemonSet under systemd, and upgrades of the node by kubeadm; bypass: the shim fails under systemd, and its package is removed; operator: what an operator does with a node, which has to be Ready at every moment',
     )
       .choices(parts)
-      .default([...parts]),
+      .default(parts.filter((part) => part !== 'kep-6030')),
   )
   .addOption(
     new Option('--kernel <name>', "of the table, the rows for User Mode Linux or those that need Debian's kernel")
@@ -75,6 +78,7 @@ const flags = new Command('kubelet')
       .default('uml'),
   )
   .option('--title <text>', 'of the tables, only rows with this text in "configuration: title"', '')
+  .option('--write', 'write the table of kep-6030 into docs/volumes.md', false)
   .option('--logs <folder>', 'where the logs and observations of the nodes are left')
   .parse()
   .opts<Flags>();
@@ -101,6 +105,29 @@ async function tables({ kubernetes, folder, env, signal }: Run): Promise<Outcome
     }
   }
   return outcomes;
+}
+
+/** Compares resizes of volumes by kubelet itself with those by the shim. Writes the table into docs/volumes.md. */
+async function volumes(root: string, signal: AbortSignal): Promise<Outcome[]> {
+  const { kernel, title } = flags;
+  if (!flags.only.includes('kep-6030') || kernel !== 'uml') return [];
+  const runOf = async (kubernetes: KubernetesRelease): Promise<TableRun> => {
+    const env = { KUBERNETES_PROGRAMS: join((await obtainKubernetes(kubernetes, say)).folder, 'bin') };
+    const folder = join(root, `kep-6030-${kubernetes}`);
+    const containerd = flags.containerd[0] ?? '2.1';
+    return { kubernetes, containerd, env, folder, kernel, title, timeoutMs: 60 * 60_000, say, signal };
+  };
+  const gated = await runOf('1.37');
+  const ungated = { ...gated, folder: join(root, 'kep-6030-1.37-ungated') };
+  const { outcomes, text } = await compareVolumes({ gated, others: [ungated, await runOf('1.36')] });
+  process.stdout.write(`\n${text}\n\n`);
+  if (flags.write) await writeTable(text);
+  return outcomes;
+}
+
+async function writeTable(text: string): Promise<void> {
+  const page = join(packageRoot(), 'docs/volumes.md');
+  await writeFile(page, withTable(await readFile(page, 'utf8'), 'kep-6030', text));
 }
 
 function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
@@ -150,7 +177,7 @@ async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: 
   const env = { KUBERNETES_PROGRAMS: join(programs.folder, 'bin') };
   const run = { kubernetes, folder: join(root, kubernetes), env, signal };
   const compared = await tables(run);
-  if (flags.only.every((part) => part === 'table' || part === 'admission')) return compared;
+  if (flags.only.every((part) => part === 'table' || part === 'admission' || part === 'kep-6030')) return compared;
   const kubectl = await prepareKubectl(say);
   const kubeadm = await obtainKubeadm(kubernetes, say);
   // Go is available, because Kubernetes was built with it.
@@ -166,6 +193,7 @@ async function main(): Promise<number> {
   try {
     const outcomes: Outcome[] = [];
     // One after the other, because the table has two nodes at a time.
+    outcomes.push(...(await volumes(folder, signal)));
     for (const kubernetes of flags.kubelet) outcomes.push(...(await withKubelet(kubernetes, folder, signal)));
     const kubelets = flags.kubelet.map((release) => kubeletVersion(release).slice(1)).join(', ');
     const runtimes = await Promise.all(

@@ -14,7 +14,7 @@ const versions = {
 export type KubernetesRelease = keyof typeof versions;
 export const kubernetesReleases = Object.keys(versions) as KubernetesRelease[];
 /** The release that commands use if none is named. */
-export const usualKubernetes: KubernetesRelease = '1.36';
+export const usualKubernetes: KubernetesRelease = '1.37';
 export const kubeletVersion = (release: KubernetesRelease): string => versions[release];
 
 const etcd: GoModule = { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } };
@@ -40,8 +40,7 @@ export function kubernetesModule(release: KubernetesRelease): GoModule {
 export function obtainKubernetes(release: KubernetesRelease, progress: Progress): Promise<Part> {
   const what = `kubelet ${versions[release]}, kube-apiserver and etcd`;
   const modules = [kubernetesModule(release), etcd];
-  const name = release === usualKubernetes ? 'kubernetes' : `kubernetes-${release}`;
-  return obtainBuilt({ name, modules, what, time: 'five to twenty minutes' }, progress);
+  return obtainBuilt({ name: `kubernetes-${release}`, modules, what, time: 'five to twenty minutes' }, progress);
 }
 
 /** kubeadm, built from its Go module the first time. Throws NodeError without a Go toolchain. */

@@ -2,9 +2,18 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { RunningPod } from '../support/cri/pod.ts';
 import { type LimitReport, limitFiles, limitsSeen, type PodState } from './limits.ts';
 import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
+
+/** The places of a pod that are polled: `RunningPod`, or a pod of a real kubelet. */
+export interface WatchedPod {
+  readonly cgroup: string;
+  /** By name. */
+  readonly containers: ReadonlyMap<string, unknown>;
+  readonly volumes: readonly { readonly name: string }[];
+  containerCgroup(name: string): string;
+  volumePath(name: string): string;
+}
 
 /** The recording of a pod. */
 export interface PodReport extends LimitReport {
@@ -26,7 +35,7 @@ export class WatcherProcess {
   }
 
   /** Resolves once the pod has been read for the first time. */
-  async watch(pod: RunningPod): Promise<PodWatcher> {
+  async watch(pod: WatchedPod): Promise<PodWatcher> {
     const containers = [...pod.containers.keys()].map((name) => [name, pod.containerCgroup(name)] as const);
     const files = [['pod', pod.cgroup] as const, ...containers].flatMap(([whose, folder]) =>
       limitFiles.map((file) => [`${whose} ${file}`, join(folder, file)] as const),
@@ -65,7 +74,7 @@ export class PodWatcher {
   ) {}
 
   /** Starts a watcher process for one pod. Resolves once it polls. */
-  static async watch(pod: RunningPod): Promise<PodWatcher> {
+  static async watch(pod: WatchedPod): Promise<PodWatcher> {
     const watcher = await new WatcherProcess().watch(pod);
     watcher.#isOwn = true;
     return watcher;

@@ -20,7 +20,7 @@ import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts'
 import { declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import { containerSubject, podName, podSubject } from '../pods/names.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import type { ContainerLimits, Limits, LiveContainer, MountedVolume, PodState } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT, podCgroup, podWeight, readPod, readVolumes } from '../pods/read-pod.ts';
 import type { Registry } from '../pods/registry.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
@@ -80,9 +80,7 @@ export async function prepareResize(
   { dryRun, waits = false }: Pick<ResizeOptions, 'dryRun' | 'waits'>,
 ): Promise<PreparedResize> {
   const volumes = readVolumes(node.volumes, pod);
-  assertHasVolumes(pod, volumes, asked.volumes.keys());
-  node.kubelet.refresh();
-  assertNotOfKubelet(pod, asked.volumes.keys(), node.kubelet);
+  assertVolumesOurs(node, pod, volumes, asked);
   const { all, containers, declared } = await readContainers(node, pod, asked, waits);
   if (!dryRun) node.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
   const read = await readPod(node.tree, pod, volumes, declared);
@@ -120,6 +118,18 @@ export async function prepareResize(
   // Last: nothing may fail between the record and the transaction.
   const requests = admitRequests(node, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, requests, memoryRequests: desired.memoryRequests };
+}
+
+/** Throws UNKNOWN_VOLUME and VOLUME_RESIZED_BY_KUBELET. */
+function assertVolumesOurs(
+  { kubelet }: Node,
+  pod: PodDescription,
+  volumes: readonly MountedVolume[],
+  { volumes: asked }: DesiredPod,
+): void {
+  assertHasVolumes(pod, volumes, asked.keys());
+  kubelet.refresh();
+  assertNotOfKubelet(pod, asked.keys(), kubelet);
 }
 
 /** Returns the sizes that volumes should have at present, of those that the request does not name. */

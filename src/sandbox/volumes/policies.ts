@@ -40,9 +40,10 @@ export interface VolumePoliciesOptions {
 
 /**
  * The size policy of each volume of each pod. A volume that kubelet resizes itself is fixed. Otherwise, the first
- * applicable policy wins: the policy requested at run time; the annotation that the pod was created with; the size set by another program's remount; the policy derived from the
- * mount at first sight, bounded by the size limit in the pod's spec. The last known size only serves to detect remounts
- * by other programs: the present size always comes from the kernel.
+ * applicable policy wins: the policy requested at run time; the annotation that the pod was created with; the size set
+ * by another program's remount; the policy derived from the mount at first sight, bounded by the size limit in the
+ * pod's spec. The last known size only serves to detect remounts by other programs: the present size always comes from
+ * the kernel.
  */
 export class VolumePolicies {
   readonly #pods = new Map<string, PodPolicies>();
@@ -140,7 +141,7 @@ export class VolumePolicies {
     this.#pods.delete(sandboxId);
   }
 
-  /** Returns the names of the annotated volumes of a pod that kubelet resizes itself: their annotations have no effect. */
+  /** Returns the annotated volumes of a pod that kubelet resizes itself: their annotations have no effect. */
   ineffective(sandboxId: string): readonly string[] {
     return [...this.#pod(sandboxId).annotated.keys()].filter((volume) => this.#isKubelets(sandboxId, volume));
   }

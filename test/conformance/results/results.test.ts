@@ -30,9 +30,27 @@ describe('comparing the direct run with the run through the shim', () => {
     const direct = specs({ a: 'passed', b: 'passed', c: 'passed', d: 'passed' });
     const through = specs({ a: 'passed', b: 'failed', c: 'skipped' });
     expect(compare(direct, through).differences).toEqual([
-      { name: 'b', through: 'failed', reason: 'b failed' },
-      { name: 'c', through: 'skipped', reason: 'c skipped' },
-      { name: 'd', through: 'missing', reason: 'it was not run' },
+      { name: 'b', direct: 'passed', through: 'failed', reason: 'b failed' },
+      { name: 'c', direct: 'passed', through: 'skipped', reason: 'c skipped' },
+      { name: 'd', direct: 'passed', through: 'missing', reason: 'it was not run' },
+    ]);
+  });
+
+  test('lists specs that are skipped in the direct run and fail or are missing through the shim, and counts each pair', () => {
+    const direct = specs({ a: 'skipped', b: 'skipped', c: 'skipped', d: 'skipped', e: 'failed' });
+    const through = specs({ a: 'failed', c: 'skipped', d: 'passed', e: 'skipped', f: 'passed' });
+    const { differences, pairs } = compare(direct, through);
+    expect(differences).toEqual([
+      { name: 'a', direct: 'skipped', through: 'failed', reason: 'a failed' },
+      { name: 'b', direct: 'skipped', through: 'missing', reason: 'it was not run' },
+    ]);
+    expect([...pairs]).toEqual([
+      ['failed, skipped', 1],
+      ['missing, passed', 1],
+      ['skipped, failed', 1],
+      ['skipped, missing', 1],
+      ['skipped, passed', 1],
+      ['skipped, skipped', 1],
     ]);
   });
 
@@ -43,13 +61,15 @@ describe('comparing the direct run with the run through the shim', () => {
 });
 
 describe('judging differing specs after a second run', () => {
-  const first = ['real', 'flaky', 'unsteady'].map((name) => ({ name, through: 'failed' as const, reason: 'first' }));
+  const first = ['real', 'flaky', 'unsteady'].map((name) => ({
+    ...({ name, direct: 'passed', through: 'failed', reason: 'first' } as const),
+  }));
 
   test('a second run separates faults of the shim from chance', () => {
     const direct = specs({ real: 'passed', flaky: 'passed', unsteady: 'failed' });
     const through = specs({ real: 'failed', flaky: 'passed', unsteady: 'failed' });
     expect(judge(first, direct, through)).toEqual({
-      real: [{ name: 'real', through: 'failed', reason: 'real failed' }],
+      real: [{ name: 'real', direct: 'passed', through: 'failed', reason: 'real failed' }],
       flaky: [first[1]],
       unsteady: [first[2]],
     });
@@ -132,6 +152,7 @@ const good: CampaignResult = {
     skippedBoth: 1,
     failedBoth: [{ name: 'needs iptables', outcome: 'failed', reason: 'refused\nat some line', seconds: 60 }],
     onlyThrough: [],
+    pairs: new Map([['passed, passed', 2]]),
     differences: [],
   },
   verdict: { real: [], flaky: [], unsteady: [] },
@@ -146,7 +167,12 @@ describe('the result of a conformance run', () => {
   });
 
   test('a conformance run fails, and reports the reason, if a spec passes only without the shim', () => {
-    const difference = { name: 'exec works', through: 'failed' as const, reason: 'Unavailable' };
+    const difference = {
+      name: 'exec works',
+      direct: 'passed' as const,
+      through: 'failed' as const,
+      reason: 'Unavailable',
+    };
     const bad = { ...good, verdict: { ...good.verdict, real: [difference] } };
     expect(succeeded([good, bad])).toBe(false);
     expect(render([bad])).toContain('exec works\n    Unavailable');
@@ -159,10 +185,10 @@ describe('the result of a conformance run', () => {
   });
 
   test('a conformance run succeeds if a spec differed by chance, and reports the spec', () => {
-    const difference = { name: 'stats', through: 'failed' as const, reason: 'too early' };
+    const difference = { name: 'stats', direct: 'passed' as const, through: 'failed' as const, reason: 'too early' };
     const lucky = { ...good, verdict: { ...good.verdict, flaky: [difference] } };
     expect(succeeded([lucky])).toBe(true);
-    expect(render([lucky])).toContain('passed through the shim when run alone\n  stats');
+    expect(render([lucky])).toContain('differed once, and not when run alone\n  stats');
   });
 
   test('the result of a conformance run is a table in columns', () => {

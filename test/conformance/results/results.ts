@@ -2,9 +2,10 @@ import * as z from 'zod';
 
 export type Specs = ReadonlyMap<string, Spec>;
 
-/** A spec that passes directly but not through the shim. */
+/** A spec that is worse through the shim: it passes or is skipped directly. */
 export interface Difference {
   readonly name: string;
+  readonly direct: Outcome;
   /** The outcome through the shim. `missing`: the run did not reach the spec. */
   readonly through: Outcome | 'missing';
   readonly reason: string;
@@ -21,6 +22,8 @@ export interface Comparison {
   /** Passed only through the shim. */
   readonly onlyThrough: readonly string[];
   readonly differences: readonly Difference[];
+  /** The number of specs by outcome: `passed, failed` passed directly and failed through the shim. */
+  readonly pairs: ReadonlyMap<string, number>;
 }
 
 /** Compares the run through the shim with the direct one, spec by spec. */
@@ -38,34 +41,58 @@ export function compare(direct: Specs, through: Specs): Comparison {
     skippedBoth: both('skipped').length,
     failedBoth: both('failed'),
     onlyThrough: passedThrough.filter(({ name }) => direct.get(name)?.outcome !== 'passed').map(({ name }) => name),
-    differences: passedDirect.flatMap(({ name }) => {
+    differences: [...direct.values()].flatMap(({ name, outcome }) => {
       const other = through.get(name);
-      if (other?.outcome === 'passed') return [];
-      return [{ name, through: other?.outcome ?? 'missing', reason: other?.reason ?? 'it was not run' }];
+      if (!isWorse(other?.outcome, outcome)) return [];
+      return [
+        { name, direct: outcome, through: other?.outcome ?? 'missing', reason: other?.reason ?? 'it was not run' },
+      ];
     }),
+    pairs: pairsOf(direct, through),
   };
+}
+
+/** Whether an outcome is worse than that of the direct run. A spec that is skipped directly may fail through the shim. */
+const isWorse = (outcome: Outcome | undefined, direct: Outcome): boolean => ranks[outcome ?? 'failed'] < ranks[direct];
+const ranks: Readonly<Record<Outcome, number>> = { failed: 0, skipped: 1, passed: 2 };
+
+/** Returns the number of specs that pass directly and are not worse through the shim. */
+export const goodOf = ({ passedDirect }: Comparison, { real }: Verdict): number =>
+  passedDirect - real.filter(({ direct }) => direct === 'passed').length;
+
+/** Returns a line for each pair of outcomes. */
+export const pairLines = ({ pairs }: Comparison): readonly string[] =>
+  [...pairs].map(([pair, number]) => `${pair}: ${number}`);
+
+function pairsOf(direct: Specs, through: Specs): ReadonlyMap<string, number> {
+  const pairs = new Map<string, number>();
+  for (const name of new Set([...direct.keys(), ...through.keys()])) {
+    const pair = [direct, through].map((specs) => specs.get(name)?.outcome ?? 'missing').join(', ');
+    pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
+  }
+  return new Map([...pairs].toSorted(([one], [other]) => (one < other ? -1 : 1)));
 }
 
 /** The result of a second run of only the specs that differed. */
 export interface Verdict {
   /** Differ again: faults of the shim. */
   readonly real: readonly Difference[];
-  /** Passed through the shim in the second run. */
+  /** Not worse through the shim in the second run. */
   readonly flaky: readonly Difference[];
-  /** Failed directly and through the shim in the second run: a fault of containerd or the node. */
+  /** Worse directly and through the shim in the second run: a fault of containerd or the node. */
   readonly unsteady: readonly Difference[];
 }
 
 export function judge(first: readonly Difference[], direct: Specs, through: Specs): Verdict {
-  const passed = (specs: Specs, name: string): boolean => specs.get(name)?.outcome === 'passed';
-  const flaky = first.filter(({ name }) => passed(through, name));
+  const isAsGood = (specs: Specs, one: Difference): boolean => !isWorse(specs.get(one.name)?.outcome, one.direct);
+  const flaky = first.filter((one) => isAsGood(through, one));
   const rest = first.filter((difference) => !flaky.includes(difference));
   return {
     real: rest
-      .filter(({ name }) => passed(direct, name))
+      .filter((one) => isAsGood(direct, one))
       .map((difference) => ({ ...difference, reason: through.get(difference.name)?.reason ?? difference.reason })),
     flaky,
-    unsteady: rest.filter(({ name }) => !passed(direct, name)),
+    unsteady: rest.filter((one) => !isAsGood(direct, one)),
   };
 }
 

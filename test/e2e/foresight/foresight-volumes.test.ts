@@ -149,7 +149,7 @@ describe('with foresight', () => {
     await kubelet.resize(pod, { containers: { a: 128 }, volumes: { cache: 64 } }, 120_000);
     await kubelet.resize(pod, { containers: { a: 48 }, volumes: { cache: 64 } }, 120_000);
     expect(valuesOf(await watcher.report(), 'volume cache')).toEqual([64]);
-    // kubelet is replaced by one without the feature gate, which admits the pod anew.
+    // kubelet is replaced by one without the feature gate, which admits the pod again.
     kubelet.runs(pod, to({ a: 48 }));
     await kubelet.resize(pod, to({ a: 40 }), 120_000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[40, 40], 40]);

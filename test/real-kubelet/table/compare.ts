@@ -1,5 +1,5 @@
+import { markdownTable } from '../../runner/results-reporter.ts';
 import type { KubernetesRelease } from '../programs.ts';
-import { usualKubernetes } from '../programs.ts';
 import type { Observation, Row, Side } from './row.ts';
 
 const sides: readonly (readonly [Side, string])[] = [
@@ -85,6 +85,22 @@ export function tableText(configuration: string, results: readonly RowResult[]):
   return `\nkubelet ${configuration}, direct against through the shim\n${lines.join('\n')}\n\n`;
 }
 
+/** Returns the table of volumes for the documentation: the order of the changes on both sides, and why they differ. */
+export function volumesText(results: readonly Pick<RowResult, 'row' | 'direct' | 'shim'>[]): string {
+  const ordersIn = (seen: Observation): string =>
+    Object.entries(seen)
+      .filter(([field]) => field.endsWith(': order'))
+      .map(([, order]) => order)
+      .join('; ') || 'none';
+  const rows = results.map(({ row, direct, shim }) => [
+    row.title.replace(/^KEP-6030: /, ''),
+    ordersIn(direct),
+    ordersIn(shim) === ordersIn(direct) ? 'the same' : ordersIn(shim),
+    row.wanted?.[0]?.reason ?? '',
+  ]);
+  return markdownTable([['case', 'changes by kubelet', 'changes by the shim', 'why they differ'], ...rows]);
+}
+
 const outcomeOf = (faults: readonly string[], isKnown: boolean): string => {
   if (faults.length > 0) return 'FAILED';
   return isKnown ? 'ok    ' : 'same  ';
@@ -96,8 +112,8 @@ function count(direct: Observation, shim: Observation): string {
   return `${equal} of ${fields.length} fields equal`;
 }
 
-/** Whether a release is this release or newer. Default: the release that the rows describe. */
-export const isSince = (kubernetes: KubernetesRelease, since: KubernetesRelease = usualKubernetes): boolean =>
+/** Whether a release is this release or newer. Default: the first release that rows describe. */
+export const isSince = (kubernetes: KubernetesRelease, since: KubernetesRelease = '1.36'): boolean =>
   minor(kubernetes) >= minor(since);
 
 const minor = (kubernetes: KubernetesRelease): number => Number(kubernetes.split('.')[1]);

@@ -3,6 +3,7 @@ import { admissionConfigurations } from '../admission/verdicts.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import { isSince } from './compare.ts';
 import type { Configuration } from './row.ts';
+import { killedRows, volumeResizeRows } from './rows/kep-6030.ts';
 import { eventRows, kindRows } from './rows/kinds.ts';
 import { memoryQosRows, oomRows, swapRows } from './rows/memory.ts';
 import { overheadRows } from './rows/overhead.ts';
@@ -12,8 +13,15 @@ import { volumeRows } from './rows/volumes.ts';
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
 
-/** The table of pods, and the table of resizes that Kubernetes and ResizePod admit. */
-export type Table = 'pods' | 'admission';
+/**
+ * The table of pods, the table of resizes that Kubernetes and ResizePod admit, and the table of volumes: without and
+ * with the feature gate by which kubelet resizes volumes itself.
+ */
+export type Table = 'pods' | 'admission' | 'volumes' | 'volumes with gate';
+
+/** Feature gates of the API server and of kubelet. */
+export const gatesOf = (table: Table): Readonly<Record<string, boolean>> =>
+  table === 'volumes with gate' ? { InPlacePodVerticalScalingMemoryBackedVolumes: true } : {};
 
 /** All rows, by the configuration of kubelet that they need. */
 const podConfigurations: readonly Configuration[] = [
@@ -60,9 +68,16 @@ const podConfigurations: readonly Configuration[] = [
   },
 ];
 
+const volumeConfigurations: readonly Configuration[] = [
+  { name: 'volumes', kubelet: {}, usesApi: true, atOnce: 2, rows: volumeResizeRows },
+  { name: 'volumes, with a kill', kubelet: {}, usesApi: true, atOnce: 1, rows: killedRows },
+];
+
 const tables: Readonly<Record<Table, readonly Configuration[]>> = {
   pods: podConfigurations,
   admission: admissionConfigurations,
+  volumes: volumeConfigurations,
+  'volumes with gate': volumeConfigurations,
 };
 
 /** The configurations of a table that a release of kubelet has, in a node with this kernel. */

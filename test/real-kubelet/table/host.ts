@@ -7,9 +7,10 @@ import type { Outcome } from '../../runner/vitest-run.ts';
 import { type ContainerdRelease, type KernelName, runInNode } from '../../support/node/index.ts';
 import { type AdmissionConfiguration, admissionFaults } from '../admission/verdicts.ts';
 import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
-import { faultsOf, isSince, tableText } from './compare.ts';
+import { faultsOf, isSince, tableText, volumesText } from './compare.ts';
 import { configurationsOf, type Table } from './configurations.ts';
-import type { Observation, Side } from './row.ts';
+import type { Observation, Row, Side, WantedDifference } from './row.ts';
+import { alignedTo } from './sizes.ts';
 
 /** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
 
@@ -89,6 +90,64 @@ export async function compareVerdicts(run: TableRun): Promise<Outcome[]> {
     };
   });
 }
+
+/** The runs of the table of volumes: a kubelet that resizes volumes, and kubelets that do not. */
+export interface VolumeRuns {
+  readonly gated: TableRun;
+  /** Through the shim, without the feature gate. */
+  readonly others: readonly TableRun[];
+}
+
+/** Returns an outcome for each kubelet with the shim, and the table of the documentation. */
+export async function compareVolumes({ gated, others }: VolumeRuns): Promise<{ outcomes: Outcome[]; text: string }> {
+  const direct = observeSide(gated, 'direct', 'volumes with gate');
+  const [seen, owned] = await Promise.all([direct, observeSide(gated, 'shim', 'volumes with gate')]);
+  const through = await Promise.all(others.map((run) => observeSide(run, 'shim', 'volumes')));
+  const configurations = configurationsOf(gated.kubernetes, 'uml', 'volumes');
+  const rows = configurations.flatMap(({ name, rows }) =>
+    rows.filter((row) => isChosen(gated, name, row)).map((row) => ({ name, row })),
+  );
+  const of = (observations: Observations, name: string, { title }: Row): Observation =>
+    observations[name]?.[title] ?? lost;
+  const outcome = (what: string, faults: (name: string, row: Row) => readonly string[]): Outcome => {
+    const failures = rows
+      .map(({ name, row }) => ({ name: row.title, what: faults(name, row).join('\n') }))
+      .filter((failure) => failure.what !== '');
+    return { what, passed: rows.length - failures.length, failures };
+  };
+  const version = kubeletVersion(gated.kubernetes);
+  return {
+    outcomes: [
+      // kubelet resizes the volumes, so only volumes without a sizeLimit may differ.
+      outcome(`kubelet ${version} with the feature gate, through the shim`, (name, row) =>
+        faultsOf(
+          { ...row, wanted: always(row) },
+          of(seen, name, row),
+          aligned(row, of(seen, name, row), of(owned, name, row)),
+        ),
+      ),
+      ...others.map((run, index) =>
+        outcome(`kubelet ${kubeletVersion(run.kubernetes)} through the shim`, (name, row) =>
+          faultsOf(row, of(seen, name, row), aligned(row, of(seen, name, row), of(through[index] ?? {}, name, row))),
+        ),
+      ),
+    ],
+    text: volumesText(
+      rows.map(({ name, row }) => ({ row, direct: of(seen, name, row), shim: of(through[0] ?? {}, name, row) })),
+    ),
+  };
+}
+
+const always = ({ wanted = [] }: Row): readonly WantedDifference[] => wanted.filter(({ isAlways }) => isAlways);
+
+/** Returns the observation of a side. Changes of unknown order are as the row states them, or as on the other side. */
+const aligned = ({ wanted = [] }: Row, direct: Observation, side: Observation): Observation =>
+  Object.fromEntries(
+    Object.entries(side).map(([field, value]) => {
+      const stated = wanted.find((one) => one.field === field)?.shim ?? direct[field] ?? '';
+      return [field, field.endsWith(': order') ? alignedTo(stated, value) : value];
+    }),
+  );
 
 const lost: Observation = { error: 'the node has left no observation' };
 

@@ -5,7 +5,7 @@ import { manifestsOf } from '../../deploy/manifests.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { Cluster, NODE, slowness } from '../cluster.ts';
 import type { KubernetesRelease } from '../programs.ts';
-import { configurationsOf, type Table } from './configurations.ts';
+import { configurationsOf, gatesOf, type Table } from './configurations.ts';
 import { ApiWatch } from './observe.ts';
 import { manifestOf, OVERHEAD, OVERHEAD_CLASS, type Pod, type PodSpec } from './pod.ts';
 import { Registry } from './registry.ts';
@@ -32,7 +32,7 @@ const say = (text: string): void =>
 const observations: Record<string, Record<string, Observation>> = {};
 
 async function main(): Promise<void> {
-  const cluster = await Cluster.start('/run/kubernetes');
+  const cluster = await Cluster.start('/run/kubernetes', { featureGates: gatesOf(table) });
   try {
     for (const manifest of manifestsOf(readFileSync('deploy/rbac.yaml', 'utf8'))) await cluster.apply(manifest);
     await cluster.api.create('/apis/node.k8s.io/v1/runtimeclasses', {
@@ -54,15 +54,41 @@ async function main(): Promise<void> {
 async function runConfiguration(cluster: Cluster, configuration: Configuration, rows: readonly Row[]): Promise<void> {
   const { name, kubelet, swap, usesApi } = configuration;
   if (swap) addSwap();
-  const shim = side === 'shim' ? await startShim(cluster, usesApi) : undefined;
+  const hasVolumeGate = table === 'volumes with gate';
+  const shims = side === 'shim' ? [await startShim(cluster, usesApi)] : [];
   const registry = await Registry.start();
   const pods = new ApiWatch<Pod>(cluster.api, PODS);
   const events = new ApiWatch<KubernetesEvent>(cluster.api, EVENTS);
   try {
-    await cluster.startKubelet(shim?.address ?? 'unix:///run/containerd/containerd.sock', kubelet);
+    const startKubelet = (): Promise<void> =>
+      cluster.startKubelet(shims[0]?.address ?? 'unix:///run/containerd/containerd.sock', kubelet);
+    await startKubelet();
     say(`${name}: kubelet is ready`);
     const folder = join('/run/gates', name.replaceAll(' ', '-'));
-    const stage = { side, api: cluster.api, kubelet: cluster.kubelet, pods, events, registry, shim, folder };
+    const killResizer = async (): Promise<void> => {
+      if (hasVolumeGate) {
+        await cluster.stopKubelet();
+        await startKubelet();
+      } else {
+        shims.at(-1)?.process.kill('SIGKILL');
+        await shims.at(-1)?.exited;
+        shims.push(await startShim(cluster, usesApi));
+      }
+    };
+    const stage: Stage = {
+      ...{
+        side,
+        api: cluster.api,
+        kubelet: cluster.kubelet,
+        pods,
+        events,
+        registry,
+        folder,
+        hasVolumeGate,
+        killResizer,
+      },
+      shim: () => shims.at(-1),
+    };
     if (configuration.filler !== undefined) await fill(stage, configuration.filler);
     observations[name] = await runRows(stage, configuration, rows);
     if (configuration.filler !== undefined) await cluster.api.delete(`${PODS}/${FILLER}`);
@@ -75,8 +101,9 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
     pods.end();
     events.end();
     await registry.stop();
-    await shim?.stop();
-    writeFileSync(join(out, 'shim.log'), (shim?.log ?? []).map((line) => `${JSON.stringify(line)}\n`).join(''), {
+    await shims.at(-1)?.stop();
+    const lines = shims.flatMap(({ log }) => log);
+    writeFileSync(join(out, 'shim.log'), lines.map((line) => `${JSON.stringify(line)}\n`).join(''), {
       flag: 'a',
     });
     rmSync(STATE, { recursive: true, force: true });

@@ -27,6 +27,11 @@ export interface Container {
 export interface Volume {
   readonly name: string;
   readonly emptyDir?: { readonly medium: 'Memory'; readonly sizeLimit?: string };
+  /**
+   * The size of a volume whose size changes: its sizeLimit if kubelet resizes volumes. Otherwise its annotation, and
+   * the sizeLimit is a bound that leaves room.
+   */
+  readonly size?: string;
   readonly hostPath?: { readonly path: string };
 }
 
@@ -85,6 +90,12 @@ export const SLOW_IMAGE = 'localhost:5000/slow:1';
 /** A RuntimeClass with an overhead. */
 export const OVERHEAD_CLASS = 'with-overhead';
 export const OVERHEAD = { cpu: '20m', memory: '120Mi' };
+
+/** A sizeLimit above all sizes of the table. */
+const ROOM = '1Gi';
+
+/** The annotation that sets a volume's size through the shim. */
+const annotationOf = (volume: string): string => `volume.cri-resize-shim.io/${volume}`;
 
 /** The folder in which containers find the gates of their pod. */
 const GATES = '/gates';
@@ -146,10 +157,22 @@ export const sized = (milliCpu: number, memory: string): Resources => ({
 /**
  * Returns the manifest of a row's pod.
  * @param gatesFolder the folder of its gates on the node
+ * @param hasVolumeGate whether kubelet resizes volumes
  */
-export function manifestOf(name: string, spec: PodSpec, node: string, gatesFolder: string): object {
+export function manifestOf(
+  name: string,
+  spec: PodSpec,
+  node: string,
+  gatesFolder: string,
+  hasVolumeGate = false,
+): object {
+  const volumes = spec.volumes ?? [];
+  // If kubelet resizes a volume, its annotation must have no effect.
+  const annotations = volumes.flatMap((volume) =>
+    volume.size === undefined ? [] : [[annotationOf(volume.name), hasVolumeGate ? '75%' : volume.size] as const],
+  );
   return {
-    metadata: { name },
+    metadata: { name, annotations: Object.fromEntries(annotations) },
     spec: {
       nodeName: node,
       hostNetwork: true,
@@ -158,7 +181,13 @@ export function manifestOf(name: string, spec: PodSpec, node: string, gatesFolde
       terminationGracePeriodSeconds: 0,
       tolerations: [{ operator: 'Exists' }],
       ...spec,
-      volumes: [...(spec.volumes ?? []), { name: gates.name, hostPath: { path: gatesFolder } }],
+      volumes: [
+        ...volumes.map(({ size, ...volume }) => ({
+          ...volume,
+          ...(size !== undefined && { emptyDir: { medium: 'Memory', sizeLimit: hasVolumeGate ? size : ROOM } }),
+        })),
+        { name: gates.name, hostPath: { path: gatesFolder } },
+      ],
     },
   };
 }

@@ -14,6 +14,13 @@ export type Side = 'direct' | 'shim';
  */
 export type Observation = Readonly<Record<string, string>>;
 
+/** Limits of containers and sizes of volumes, which one request changes. Each by name. */
+export interface SizeChange {
+  readonly memory?: Readonly<Record<string, string>>;
+  readonly cpu?: Readonly<Record<string, string>>;
+  readonly volumes?: Readonly<Record<string, string>>;
+}
+
 export type Step =
   | {
       readonly kind: 'until';
@@ -36,6 +43,28 @@ export type Step =
   | { readonly kind: 'resizectl'; readonly changes: readonly string[] }
   /** Waits until a volume has this size. Only the shim resizes volumes: nothing happens without it. */
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
+  /**
+   * Requests limits and sizes of volumes at once: of the API server if kubelet resizes volumes, and of ResizePod
+   * otherwise. The next observation has the order of the changes.
+   */
+  | {
+      readonly kind: 'sizes';
+      readonly change: SizeChange;
+      /** `fault`: the request waits, because it does not fit. */
+      readonly until: 'done' | 'fault';
+      /** The shim rolls the resize back to these values: instead of `until`. */
+      readonly undone?: SizeChange;
+      /** Kills the program that resizes once this value has changed, and starts it again: `pod memory.max`. */
+      readonly killAt?: string;
+    }
+  /** Waits until these values are in force. */
+  | { readonly kind: 'sized'; readonly change: SizeChange }
+  /** Stores zeros in a volume. The next observation has the number of MiB that fit. */
+  | { readonly kind: 'store'; readonly volume: string; readonly mebibytes: number }
+  /** Removes what was stored. */
+  | { readonly kind: 'empty'; readonly volume: string }
+  /** Observes limits and volumes, also as the containers see them. */
+  | { readonly kind: 'observe sizes'; readonly label: string }
   /** Waits until kubelet has measured the memory that the pod uses. */
   | { readonly kind: 'measured' }
   /** Waits until kubelet has completed, deferred or rejected the last resize, or cannot apply it. */
@@ -51,6 +80,8 @@ export interface WantedDifference {
   readonly direct: string | readonly string[] | undefined;
   readonly shim: string | undefined;
   readonly reason: string;
+  /** In the table of volumes: it also exists if kubelet resizes volumes. */
+  readonly isAlways?: true;
 }
 
 export interface Row {

@@ -18,9 +18,12 @@ import {
   type Observation,
   type Row,
   type Side,
+  type SizeChange,
   type Step,
+  statusOf,
   thousandths,
 } from './row.ts';
+import { argumentsOf, PodPlaces, specOf, watchOrder } from './sizes.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
 export const EVENTS = '/api/v1/namespaces/default/events';
@@ -52,7 +55,12 @@ export interface Stage {
   readonly pods: ApiWatch<Pod>;
   readonly events: ApiWatch<KubernetesEvent>;
   readonly registry: Registry;
-  readonly shim: ShimProcess | undefined;
+  /** Undefined without the shim. */
+  readonly shim: () => ShimProcess | undefined;
+  /** Whether kubelet resizes volumes itself. */
+  readonly hasVolumeGate: boolean;
+  /** Kills the program that resizes volumes, and starts it again: kubelet or the shim. */
+  readonly killResizer: () => Promise<void>;
   /** A folder on the node, for the gates of all pods. */
   readonly folder: string;
 }
@@ -68,6 +76,8 @@ class RowRun {
   #before: Pod | undefined;
   #missed = '';
   #answer = '';
+  /** The changes of the last step `sizes`. */
+  #order = '';
   readonly #fifos: FileHandle[] = [];
 
   constructor(
@@ -80,12 +90,13 @@ class RowRun {
     const { api, pods } = this.stage;
     mkdirSync(this.gates, { recursive: true });
     for (const gate of fifosOf(steps)) execFileSync('mkfifo', [join(this.gates, `${gate}.fifo`)]);
-    await api.create(`${PODS}?fieldValidation=Strict`, manifestOf(this.name, pod, NODE, this.gates));
+    const manifest = manifestOf(this.name, pod, NODE, this.gates, this.stage.hasVolumeGate);
+    await api.create(`${PODS}?fieldValidation=Strict`, manifest);
     await pods.until(() => pods.get(this.name) !== undefined, LIMIT_MS);
     this.#before = this.#pod();
     for (const step of steps) {
       await this.#run(step);
-      if (this.#missed !== '' && step.kind === 'observe') break;
+      if (this.#missed !== '' && (step.kind === 'observe' || step.kind === 'observe sizes')) break;
     }
     for (const fifo of this.#fifos) await fifo.close();
     return this.#fields;
@@ -98,7 +109,7 @@ class RowRun {
   }
 
   async #run(step: Step): Promise<void> {
-    if (this.#missed !== '' && step.kind !== 'observe') return;
+    if (this.#missed !== '' && step.kind !== 'observe' && step.kind !== 'observe sizes') return;
     switch (step.kind) {
       case 'until':
         if (step.side === undefined || step.side === this.stage.side) await this.#until(step);
@@ -121,7 +132,7 @@ class RowRun {
         else this.stage.registry.release(step.answer);
         break;
       case 'resizectl':
-        await this.#resizectl(step.changes);
+        this.#answer = await this.#resizectl(step.changes);
         break;
       case 'volume':
         await this.#volume(step.name, step.mebibytes * MiB);
@@ -131,6 +142,21 @@ class RowRun {
         break;
       case 'decided':
         await this.#decided();
+        break;
+      case 'sizes':
+        await this.#sizes(step);
+        break;
+      case 'sized':
+        await this.#sized(step.change, 'done');
+        break;
+      case 'store':
+        this.#answer = await new PodPlaces(this.#pod()).store('app', step.volume, step.mebibytes);
+        break;
+      case 'empty':
+        await new PodPlaces(this.#pod()).empty('app', step.volume);
+        break;
+      case 'observe sizes':
+        this.#add(step.label, this.#sizesNow());
         break;
       case 'observe':
         this.#observe(step);
@@ -187,15 +213,15 @@ class RowRun {
     await fifo.write('open\n');
   }
 
-  async #resizectl(changes: readonly string[]): Promise<void> {
-    if (this.stage.shim === undefined) return;
+  async #resizectl(changes: readonly string[]): Promise<string> {
+    if (this.stage.shim() === undefined) return '';
     const args = ['dist/resizectl.js', '--endpoint', `unix://${RESIZE_SOCKET}`, 'resize', this.#pod().metadata.uid];
     const { stderr, exitCode } = await execa(process.execPath, [...args, ...changes], { reject: false });
-    this.#answer = exitCode === 0 ? 'accepted' : reasonIn(stderr);
+    return exitCode === 0 ? 'accepted' : reasonIn(stderr);
   }
 
   async #volume(name: string, bytes: number): Promise<void> {
-    const { shim } = this.stage;
+    const shim = this.stage.shim();
     if (shim === undefined) return;
     const deadline = Date.now() + LIMIT_MS;
     // The shim logs a remount after its end.
@@ -226,8 +252,90 @@ class RowRun {
       ...observePod(this.#pod()),
       ...Object.fromEntries(events.map((reason) => [`event ${reason}`, this.#hasEvent(reason) ? 'yes' : 'no'])),
     };
-    for (const [field, value] of Object.entries(fields)) this.#fields[`${label}: ${field}`] = value;
+    this.#add(label, fields);
     this.#answer = '';
+  }
+
+  #add(label: string, fields: Readonly<Record<string, string>>): void {
+    for (const [field, value] of Object.entries(fields)) this.#fields[`${label}: ${field}`] = value;
+  }
+
+  async #sizes({ change, until: end, undone, killAt }: Extract<Step, { kind: 'sizes' }>): Promise<void> {
+    this.#before = this.#pod();
+    const places = new PodPlaces(this.#pod());
+    const order = await watchOrder(places);
+    const first = killAt === undefined ? '' : places.read(killAt);
+    const killed =
+      killAt && until(() => places.read(killAt) !== first, `${killAt} to change`, 60, 1).then(this.stage.killResizer);
+    const requested = this.stage.hasVolumeGate
+      ? this.#patch('resize', specOf(change))
+      : this.#resizectl([...(end === 'fault' ? ['--defer', '--timeout', '10s'] : []), ...argumentsOf(change)]);
+    await killed;
+    const answer = await requested;
+    const isUndone = undone !== undefined && !this.stage.hasVolumeGate;
+    await this.#sized(isUndone ? undone : change, end);
+    if (end === 'done' && !isUndone && this.#missed === '') await this.#event('ResizeCompleted');
+    this.#answer = '';
+    this.#order = await order();
+    if (this.stage.hasVolumeGate && answer !== 'accepted') this.#missed = `the request: ${answer}`;
+  }
+
+  /** Waits until values are in force and reported, or until kubelet or the shim reports that they are not. */
+  async #sized(change: SizeChange, end: 'done' | 'fault'): Promise<void> {
+    const places = new PodPlaces(this.#pod());
+    const isFaulty = (): boolean =>
+      this.stage.hasVolumeGate
+        ? this.#hasEvent('ResizeError') && this.#conditions().includes('PodResizeInProgress Error')
+        : this.#hasEvent('ResizeDeferred');
+    const isDone = (): boolean => places.has(change) && (!this.stage.hasVolumeGate || isResized(this.#pod()));
+    try {
+      await until(end === 'done' ? isDone : isFaulty, `the resize of ${this.name}: ${end}`, LIMIT_MS / 1000 / slowness);
+    } catch (error) {
+      this.#missed = error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  #conditions(): readonly string[] {
+    const conditions = this.#pod().status.conditions ?? [];
+    return conditions
+      .filter(({ type }) => type.startsWith('PodResize'))
+      .map(({ type, reason = '' }) => `${type} ${reason}`.trim());
+  }
+
+  #sizesNow(): Readonly<Record<string, string>> {
+    const pod = this.#pod();
+    const places = new PodPlaces(pod);
+    const { uid } = pod.metadata;
+    const events = this.stage.events.all
+      .filter(({ reason, involvedObject }) => involvedObject.uid === uid && /Resize|VolumeSize/.test(reason))
+      .map(({ reason }) => reason);
+    const [order, stored] = [this.#order, this.#answer];
+    this.#order = this.#answer = '';
+    return {
+      reached: this.#missed === '' ? 'yes' : this.#missed,
+      ...(order !== '' && { order }),
+      ...(stored !== '' && { stored }),
+      events: [...new Set(events)].toSorted().join(', '),
+      conditions: this.#conditions().join(', '),
+      ...Object.fromEntries(
+        ['pod memory.max', 'pod cpu.max', ...places.volumes.map(({ name }) => `volume ${name}`)].map((what) => [
+          what,
+          places.read(what),
+        ]),
+      ),
+      ...Object.fromEntries(
+        pod.spec.containers.flatMap(({ name }) => Object.entries(this.#containerNow(places, name))),
+      ),
+    };
+  }
+
+  #containerNow(places: PodPlaces, name: string): Readonly<Record<string, string>> {
+    return {
+      [`${name} memory.max`]: places.read(`${name} memory.max`),
+      [`${name} cpu.max`]: places.read(`${name} cpu.max`),
+      [`${name} restarts`]: String(statusOf(this.#pod(), name)?.restartCount),
+      ...places.seenInside(name),
+    };
   }
 }
 
