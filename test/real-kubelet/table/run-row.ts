@@ -20,10 +20,9 @@ import {
   type Side,
   type SizeChange,
   type Step,
-  statusOf,
   thousandths,
 } from './row.ts';
-import { argumentsOf, PodPlaces, specOf, watchOrder } from './sizes.ts';
+import { argumentsOf, observeSizes, PodPlaces, resizeConditions, specOf, watchOrder } from './sizes.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
 export const EVENTS = '/api/v1/namespaces/default/events';
@@ -285,7 +284,7 @@ class RowRun {
     const places = new PodPlaces(this.#pod());
     const isFaulty = (): boolean =>
       this.stage.hasVolumeGate
-        ? this.#hasEvent('ResizeError') && this.#conditions().includes('PodResizeInProgress Error')
+        ? this.#hasEvent('ResizeError') && resizeConditions(this.#pod()).includes('PodResizeInProgress Error')
         : this.#hasEvent('ResizeDeferred');
     const isDone = (): boolean => places.has(change) && (!this.stage.hasVolumeGate || isResized(this.#pod()));
     try {
@@ -295,46 +294,19 @@ class RowRun {
     }
   }
 
-  #conditions(): readonly string[] {
-    const conditions = this.#pod().status.conditions ?? [];
-    return conditions
-      .filter(({ type }) => type.startsWith('PodResize'))
-      .map(({ type, reason = '' }) => `${type} ${reason}`.trim());
-  }
-
   #sizesNow(): Readonly<Record<string, string>> {
-    const pod = this.#pod();
-    const places = new PodPlaces(pod);
-    const { uid } = pod.metadata;
-    const events = this.stage.events.all
-      .filter(({ reason, involvedObject }) => involvedObject.uid === uid && /Resize|VolumeSize/.test(reason))
-      .map(({ reason }) => reason);
+    const { uid } = this.#pod().metadata;
+    const events = this.stage.events.all.filter(({ involvedObject }) => involvedObject.uid === uid);
     const [order, stored] = [this.#order, this.#answer];
     this.#order = this.#answer = '';
     return {
       reached: this.#missed === '' ? 'yes' : this.#missed,
       ...(order !== '' && { order }),
       ...(stored !== '' && { stored }),
-      events: [...new Set(events)].toSorted().join(', '),
-      conditions: this.#conditions().join(', '),
-      ...Object.fromEntries(
-        ['pod memory.max', 'pod cpu.max', ...places.volumes.map(({ name }) => `volume ${name}`)].map((what) => [
-          what,
-          places.read(what),
-        ]),
+      ...observeSizes(
+        this.#pod(),
+        events.map(({ reason }) => reason),
       ),
-      ...Object.fromEntries(
-        pod.spec.containers.flatMap(({ name }) => Object.entries(this.#containerNow(places, name))),
-      ),
-    };
-  }
-
-  #containerNow(places: PodPlaces, name: string): Readonly<Record<string, string>> {
-    return {
-      [`${name} memory.max`]: places.read(`${name} memory.max`),
-      [`${name} cpu.max`]: places.read(`${name} cpu.max`),
-      [`${name} restarts`]: String(statusOf(this.#pod(), name)?.restartCount),
-      ...places.seenInside(name),
     };
   }
 }

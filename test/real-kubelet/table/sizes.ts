@@ -109,6 +109,32 @@ export class PodPlaces implements WatchedPod {
   }
 }
 
+/** Returns the conditions of a pod about resizes, with their reasons. */
+export const resizeConditions = ({ status: { conditions = [] } }: Pod): readonly string[] =>
+  conditions
+    .filter(({ type }) => type.startsWith('PodResize'))
+    .map(({ type, reason = '' }) => `${type} ${reason}`.trim());
+
+/**
+ * Reads limits and volumes of a pod, also as its containers see them.
+ * @param events reasons of all events of the pod
+ */
+export function observeSizes(pod: Pod, events: readonly string[]): Readonly<Record<string, string>> {
+  const places = new PodPlaces(pod);
+  const names = [...places.containers.keys()];
+  const values = [
+    ...['pod', ...names].flatMap((whose) => [`${whose} memory.max`, `${whose} cpu.max`]),
+    ...places.volumes.map(({ name }) => `volume ${name}`),
+  ].map((what) => [what, places.read(what)] as const);
+  return {
+    events: [...new Set(events.filter((reason) => /Resize|VolumeSize/.test(reason)))].toSorted().join(', '),
+    conditions: resizeConditions(pod).join(', '),
+    ...Object.fromEntries(values),
+    ...Object.fromEntries(names.map((name) => [`${name} restarts`, String(statusOf(pod, name)?.restartCount)])),
+    ...Object.fromEntries(names.flatMap((name) => Object.entries(places.seenInside(name)))),
+  };
+}
+
 function sizeAt(folder: string): string {
   const { blocks, bsize } = statfsSync(folder);
   return `${(blocks * bsize) / MiB}Mi`;
