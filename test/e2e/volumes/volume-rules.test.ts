@@ -143,7 +143,7 @@ test('KEP-6030: a volume that kubelet resizes itself keeps its size, and an anno
   // kubelet writes what it admits before it creates the sandbox.
   kubelet.runs({ uid }, { containers: { a: 128 }, volumes: { cache: 64 } });
   const running = await stage.pod({ uid, annotations: { [CACHE]: '50%' } });
-  const why = `pod default/web (${uid}): volume cache: kubelet sets its size from the sizeLimit in the spec`;
+  const why = 'pod default/web: volume cache: kubelet sets its size from the sizeLimit in the spec';
   expect(await info(running)).toMatchObject({
     annotationErrors: [expect.stringContaining(why)],
     volumes: { cache: { policy: 'fixed' } },
