@@ -69,7 +69,7 @@ const rowOf = ({
     }),
   );
   return {
-    title: `KEP-6030: ${title}`,
+    title,
     pod: { containers: containers.map((name) => app(memory, names, name)), volumes },
     steps: [running(...containers), { kind: 'sized', change: sizesOf(volumes) }, ...steps],
     expected,
@@ -93,7 +93,7 @@ const once = 'the shim updates a container once, for memory and CPU together';
 
 const cases: readonly Case[] = [
   {
-    title: 'a volume grows',
+    title: 'KEP-6030: a volume grows',
     memory: '256Mi',
     volumes: [sized('cache', '64Mi')],
     steps: [
@@ -111,7 +111,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'a volume shrinks',
+    title: 'KEP-6030: a volume shrinks',
     memory: '256Mi',
     volumes: [sized('cache', '128Mi')],
     steps: [
@@ -123,7 +123,7 @@ const cases: readonly Case[] = [
     expected: { 'shrunk: order': 'cache 128Mi -> 64Mi', 'after: stored': '64Mi, no space left' },
   },
   {
-    title: 'a volume shrinks below what it stores, until that is removed',
+    title: 'KEP-6030: a volume shrinks below what it stores, until that is removed',
     memory: '256Mi',
     volumes: [sized('cache', '128Mi')],
     steps: [
@@ -145,7 +145,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'limits and volume grow',
+    title: 'KEP-6030: limits and volume grow',
     memory: '256Mi',
     volumes: [sized('cache', '64Mi')],
     steps: done('up', { memory: { app: '384Mi' }, cpu: { app: '300m' }, volumes: { cache: '192Mi' } }),
@@ -159,7 +159,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'limits and volume shrink',
+    title: 'KEP-6030: limits and volume shrink',
     memory: '384Mi',
     volumes: [sized('cache', '192Mi')],
     steps: done('down', { memory: { app: '256Mi' }, cpu: { app: '100m' }, volumes: { cache: '64Mi' } }),
@@ -173,7 +173,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'the limit grows and the volume shrinks',
+    title: 'KEP-6030: the limit grows and the volume shrinks',
     memory: '256Mi',
     volumes: [sized('cache', '128Mi')],
     steps: done('changed', { memory: { app: '320Mi' }, volumes: { cache: '64Mi' } }),
@@ -182,7 +182,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'the limit shrinks and the volume grows',
+    title: 'KEP-6030: the limit shrinks and the volume grows',
     memory: '320Mi',
     volumes: [sized('cache', '64Mi')],
     steps: done('changed', { memory: { app: '256Mi' }, volumes: { cache: '128Mi' } }),
@@ -191,7 +191,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'a volume grows above the limit of its pod',
+    title: 'KEP-6030: a volume grows above the limit of its pod',
     memory: '256Mi',
     volumes: [sized('cache', '64Mi')],
     steps: done('grown', { volumes: { cache: '320Mi' } }),
@@ -205,7 +205,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'a volume of two containers grows with both limits',
+    title: 'KEP-6030: a volume of two containers grows with both limits',
     memory: '128Mi',
     volumes: [sized('cache', '64Mi')],
     containers: ['app', 'side'],
@@ -213,7 +213,7 @@ const cases: readonly Case[] = [
     expected: { 'up: app sees cache': '128Mi', 'up: side sees cache': '128Mi', 'up: pod memory.max': '352Mi' },
   },
   {
-    title: 'one volume shrinks and another grows with the limit',
+    title: 'KEP-6030: one volume shrinks and another grows with the limit',
     memory: '224Mi',
     volumes: [sized('one', '100Mi'), sized('other', '100Mi')],
     steps: done('changed', { memory: { app: '320Mi' }, volumes: { one: '50Mi', other: '250Mi' } }),
@@ -222,7 +222,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'the second of two volumes cannot shrink',
+    title: 'KEP-6030: the second of two volumes cannot shrink',
     memory: '256Mi',
     volumes: [sized('one', '100Mi'), sized('other', '100Mi')],
     steps: [
@@ -239,7 +239,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'the limit grows, and a volume has no sizeLimit',
+    title: 'KEP-6030: the limit grows, and a volume has no sizeLimit',
     memory: '256Mi',
     volumes: [{ name: 'cache', emptyDir: { medium: 'Memory' } }],
     steps: done('up', { memory: { app: '384Mi' } }),
@@ -256,7 +256,7 @@ const cases: readonly Case[] = [
     },
   },
   {
-    title: 'the limit grows, and the sizeLimit of a volume is above the limit',
+    title: 'KEP-6030: the limit grows, and the sizeLimit of a volume is above the limit',
     memory: '256Mi',
     volumes: [{ name: 'cache', emptyDir: { medium: 'Memory', sizeLimit: '320Mi' } }],
     steps: done('up', { memory: { app: '384Mi' } }),
@@ -280,7 +280,8 @@ const both: SizeChange = { memory: { app: '384Mi' }, volumes: { one: '50Mi', oth
 /** These rows end a process that all pods depend on. */
 export const killedRows: readonly Row[] = [
   rowOf({
-    title: 'the resizing process is killed once the limit of the pod has grown, and the resize is requested again',
+    title:
+      'KEP-6030: the resizing process is killed once the limit of the pod has grown, and the resize is requested again',
     memory: '256Mi',
     volumes: [sized('one', '100Mi'), sized('other', '64Mi')],
     steps: [
