@@ -9,7 +9,7 @@ import { type AdmissionConfiguration, admissionFaults } from '../admission/verdi
 import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
 import { faultsOf, isSince, tableText, volumesText } from './compare.ts';
 import { configurationsOf, type Table } from './configurations.ts';
-import type { Observation, Row, Side, WantedDifference } from './row.ts';
+import type { Observation, Row, Side } from './row.ts';
 import { alignedTo } from './sizes.ts';
 
 /** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
@@ -107,45 +107,46 @@ export async function compareVolumes({ gated, others }: VolumeRuns): Promise<{ o
   const rows = configurations.flatMap(({ name, rows }) =>
     rows.filter((row) => isChosen(gated, name, row)).map((row) => ({ name, row })),
   );
-  const of = (observations: Observations, name: string, { title }: Row): Observation =>
-    observations[name]?.[title] ?? lost;
-  const outcome = (what: string, faults: (name: string, row: Row) => readonly string[]): Outcome => {
+  const outcome = (what: string, side: Observations, rowFor: (row: Row) => Row): Outcome => {
     const failures = rows
-      .map(({ name, row }) => ({ name: row.title, what: faults(name, row).join('\n') }))
+      .map(({ name, row }) => {
+        const faults = volumeFaults(rowFor(row), seen[name]?.[row.title] ?? lost, side[name]?.[row.title] ?? lost);
+        return { name: row.title, what: faults.join('\n') };
+      })
       .filter((failure) => failure.what !== '');
     return { what, passed: rows.length - failures.length, failures };
   };
-  const version = kubeletVersion(gated.kubernetes);
-  return {
-    outcomes: [
-      // kubelet resizes the volumes, so only volumes without a sizeLimit may differ.
-      outcome(`kubelet ${version} with the feature gate, through the shim`, (name, row) =>
-        faultsOf(
-          { ...row, wanted: always(row) },
-          of(seen, name, row),
-          aligned(row, of(seen, name, row), of(owned, name, row)),
-        ),
-      ),
-      ...others.map((run, index) =>
-        outcome(`kubelet ${kubeletVersion(run.kubernetes)} through the shim`, (name, row) =>
-          faultsOf(row, of(seen, name, row), aligned(row, of(seen, name, row), of(through[index] ?? {}, name, row))),
-        ),
-      ),
-    ],
-    text: volumesText(
-      rows.map(({ name, row }) => ({ row, direct: of(seen, name, row), shim: of(through[0] ?? {}, name, row) })),
+  const outcomes = [
+    outcome(`kubelet ${kubeletVersion(gated.kubernetes)} with the feature gate, through the shim`, owned, withGate),
+    ...others.map(({ kubernetes }, index) =>
+      outcome(`kubelet ${kubeletVersion(kubernetes)} through the shim`, through[index] ?? {}, (row) => row),
     ),
-  };
+  ];
+  const shown = rows.map(({ name, row }) => ({
+    ...{ row, direct: seen[name]?.[row.title] ?? lost, shim: through[0]?.[name]?.[row.title] ?? lost },
+  }));
+  return { outcomes, text: volumesText(shown) };
 }
 
-const always = ({ wanted = [] }: Row): readonly WantedDifference[] => wanted.filter(({ isAlways }) => isAlways);
+const volumeFaults = (row: Row, direct: Observation, shim: Observation): readonly string[] =>
+  faultsOf(row, aligned(row, 'direct', direct), aligned(row, 'shim', shim));
 
-/** Returns the observation of a side. Changes of unknown order are as the row states them, or as on the other side. */
-const aligned = ({ wanted = [] }: Row, direct: Observation, side: Observation): Observation =>
+/** Returns the row for a kubelet that resizes volumes, through the shim: it has the values of kubelet alone. */
+function withGate(row: Row): Row {
+  const { expected, wanted = [] } = row;
+  const own = wanted.flatMap(({ isAlways, field, direct }) =>
+    isAlways || typeof direct !== 'string' ? [] : [[field, direct] as const],
+  );
+  const values = { ...expected, ...(Object.fromEntries(own) as Readonly<Record<string, string>>) };
+  return { ...row, expected: values, wanted: wanted.filter(({ isAlways }) => isAlways) };
+}
+
+/** Returns the observation of a side. Changes of unknown order are as the row states them for this side. */
+const aligned = ({ expected, wanted = [] }: Row, side: Side, seen: Observation): Observation =>
   Object.fromEntries(
-    Object.entries(side).map(([field, value]) => {
-      const stated = wanted.find((one) => one.field === field)?.shim ?? direct[field] ?? '';
-      return [field, field.endsWith(': order') ? alignedTo(stated, value) : value];
+    Object.entries(seen).map(([field, value]) => {
+      const stated = [wanted.find((one) => one.field === field)?.[side] ?? expected[field]].flat();
+      return [field, field.endsWith(': order') ? alignedTo(stated.at(-1) ?? '', value) : value];
     }),
   );
 

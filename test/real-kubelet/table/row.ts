@@ -78,7 +78,7 @@ export interface WantedDifference {
   /** `undefined`: the field is absent. */
   /** Several, if it depends on timing. */
   readonly direct: string | readonly string[] | undefined;
-  readonly shim: string | undefined;
+  readonly shim: string | readonly string[] | undefined;
   readonly reason: string;
   /** In the table of volumes: it also exists if kubelet resizes volumes. */
   readonly isAlways?: true;
