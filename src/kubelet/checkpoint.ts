@@ -27,9 +27,10 @@ export interface PodEntry {
   readonly requests?: EntryRequests;
   /**
    * The names of the memory-backed volumes that kubelet resizes (KEP-6030; kubelet 1.37 and later with the feature gate
-   * InPlacePodVerticalScalingMemoryBackedVolumes): those with a sizeLimit. Absent: none.
+   * InPlacePodVerticalScalingMemoryBackedVolumes): those with a sizeLimit. Absent: none. `unknown`: the shape is
+   * unknown, so that any volume of the pod may be one of them.
    */
-  readonly volumes?: ReadonlySet<string>;
+  readonly volumes?: ReadonlySet<string> | 'unknown';
   /** Whether no part was omitted. Only then is the sum of the limits known. */
   readonly isComplete: boolean;
 }
@@ -88,7 +89,9 @@ const isSameLimits = (one: EntryLimits | undefined, other: EntryLimits | undefin
     : one.memory === other.memory && one.milliCpu === other.milliCpu;
 
 const hasSameVolumes = (one: PodEntry['volumes'], other: PodEntry['volumes']): boolean =>
-  one === other || (one !== undefined && one.size === other?.size && [...one].every((name) => other.has(name)));
+  one === other || (isSet(one) && isSet(other) && one.size === other.size && [...one].every((name) => other.has(name)));
+
+const isSet = (volumes: PodEntry['volumes']): volumes is ReadonlySet<string> => volumes instanceof Set;
 
 function hasSameLimits(one: PodEntry['containers'], other: PodEntry['containers']): boolean {
   if (one.size !== other.size) return false;
@@ -132,14 +135,25 @@ class Reading {
     const level = entry['PodLevelResources'];
     const pod = level === undefined || level === null ? undefined : this.#limitsOf(level);
     const isComplete = this.#unrecognized === before;
-    const volumes = Object.keys(this.#optional(entry['EmptyDirVolumeLimits']) ?? {});
+    const volumes = this.#volumesOf(entry['EmptyDirVolumeLimits']);
     return {
       containers,
       pod,
       requests: this.#requestsOf(resourcesByName, level),
-      ...(volumes.length > 0 && { volumes: new Set(volumes) }),
+      ...(volumes !== undefined && { volumes }),
       isComplete,
     };
+  }
+
+  #volumesOf(value: unknown): PodEntry['volumes'] {
+    if (value === undefined || value === null) return undefined;
+    const limits = asObject(value);
+    if (limits === undefined) {
+      this.#unrecognized += 1;
+      return 'unknown';
+    }
+    const names = Object.keys(limits);
+    return names.length === 0 ? undefined : new Set(names);
   }
 
   /** Values of unknown shape are left out and not counted: no limit depends on them. */

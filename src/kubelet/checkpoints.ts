@@ -24,8 +24,10 @@ export interface KubeletState {
    */
   allocatedPods(): ReadonlyMap<string, PodEntry>;
   /**
-   * Whether kubelet resizes this volume of a pod, see {@link PodEntry.volumes}. A pod from before the feature gate was
-   * set is in the actuated state alone. While a checkpoint cannot be read, the entries read last count.
+   * Whether kubelet resizes this volume of a pod, see {@link PodEntry.volumes}. The allocated state decides: kubelet
+   * writes it again for each pod when it starts, with or without the feature gate, before it remounts a volume
+   * (pkg/kubelet/allocation/allocation_manager.go, AddPod). The actuated state keeps the volumes until the pod is
+   * deleted. While a checkpoint cannot be read, the entries read last count.
    */
   resizesVolume(podUid: string, volume: string): boolean;
 }
@@ -148,7 +150,9 @@ export class KubeletFiles implements KubeletState {
   }
 
   resizesVolume(podUid: string, volume: string): boolean {
-    return NAMES.some((name) => this.#files[name].lastPods.get(podUid)?.volumes?.has(volume) === true);
+    const entries = NAMES.map((name) => this.#files[name].lastPods.get(podUid));
+    const volumes = entries.find((entry) => entry !== undefined)?.volumes;
+    return volumes === 'unknown' || volumes?.has(volume) === true;
   }
 
   refresh(): void {

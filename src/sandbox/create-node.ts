@@ -22,7 +22,7 @@ import type { Node } from './node.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/pod-volumes.ts';
 import { ContainerCgroups } from './pods/container-cgroups.ts';
 import { failOpenReport } from './pods/fail-open.ts';
-import { identityOf, lockKeyOf } from './pods/pod-identity.ts';
+import { identityOf, isStaticPod, lockKeyOf } from './pods/pod-identity.ts';
 import { noNodeAllocatable, noPodSpecs, type PodSpecs } from './pods/pod-spec.ts';
 import { hasPodCgroup } from './pods/read-pod.ts';
 import type { Registry } from './pods/registry.ts';
@@ -58,8 +58,9 @@ export function createNode({
       follow: volumesFollow,
       declared: declaredVolumes(registry, specs),
       isKubelets(sandboxId, volume) {
-        const uid = registry.knownPod(sandboxId)?.metadata.uid;
-        return uid !== undefined && kubelet.resizesVolume(uid, volume);
+        const pod = registry.knownPod(sandboxId);
+        // kubelet lists the volumes of static pods too, but the API server rejects a resize of such a pod.
+        return pod !== undefined && !isStaticPod(pod) && kubelet.resizesVolume(pod.metadata.uid, volume);
       },
       nodeMemory: (sandboxId) => nodeMemory({ ...given, allocatable }, registry.knownPod(sandboxId)),
     }),

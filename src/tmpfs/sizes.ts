@@ -18,8 +18,8 @@ export type VolumePolicy =
   | { readonly kind: 'container-share'; readonly hundredths: number; readonly container: string }
   /** `follow`: the pod's memory limit; at most `atMost`: the spec's sizeLimit, or without it the mount's size. */
   | { readonly kind: 'follow'; readonly atMost?: Bytes }
-  /** `fixed`: as it was mounted. */
-  | { readonly kind: 'fixed' };
+  /** `fixed`: as it was mounted, or as kubelet resizes it (KEP-6030). */
+  | { readonly kind: 'fixed'; readonly by?: 'kubelet' };
 
 /** The volume policies in a pod's annotations, and the errors in them. */
 export interface AnnotatedVolumes {

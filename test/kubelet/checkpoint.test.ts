@@ -53,7 +53,7 @@ describe('a checkpoint of kubelet', () => {
     expect(volumesOf({ cache: '64Mi', tmp: null })).toMatchObject({ volumes: new Set(['cache', 'tmp']) });
     for (const none of [null, {}]) expect(volumesOf(none)).not.toHaveProperty('volumes');
     // The limits of the containers are known nevertheless.
-    expect(volumesOf('64Mi' as never)).toMatchObject({ unrecognized: 1, isComplete: true });
+    expect(volumesOf('64Mi' as never)).toMatchObject({ unrecognized: 1, isComplete: true, volumes: 'unknown' });
   });
 
   test('a checkpoint of kubelet 1.33 has no limits of pods', () => {

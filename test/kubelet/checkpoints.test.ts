@@ -228,25 +228,26 @@ test('an unreadable checkpoint does not release resource requests: the pods read
   expect(files.allocatedPods().size).toBe(0);
 });
 
-test('KEP-6030: kubelet resizes the volumes that either checkpoint names, also while a checkpoint is unreadable', async () => {
+test('KEP-6030: the volumes that kubelet resizes are those that it has admitted last, also while a checkpoint is unreadable', async () => {
   makeRoot();
   const pod = (...volumes: string[]): WrittenPod => ({
     ...withMemory({ a: '64Mi' }),
     EmptyDirVolumeLimits: Object.fromEntries(volumes.map((name) => [name, '32Mi'])),
   });
+  // kubelet has been restarted without the feature gate: the actuated state keeps the volumes until the pod is deleted.
   write({ u: pod() });
-  write({ u: pod('cache') }, 'actuated_pods_state');
+  write({ u: pod('cache'), v: pod('cache') }, 'actuated_pods_state');
   files.begin();
   const named = (): readonly string[] => ['cache', 'tmp'].filter((name) => files.resizesVolume('u', name));
-  expect([named(), files.resizesVolume('v', 'cache')]).toEqual([['cache'], false]);
+  expect([named(), files.resizesVolume('v', 'cache'), files.resizesVolume('w', 'cache')]).toEqual([[], true, false]);
   write({ u: pod('tmp') });
   await changed(2);
-  expect(named()).toEqual(['cache', 'tmp']);
+  expect(named()).toEqual(['tmp']);
   replace('{');
   await changed(3);
-  expect(named()).toEqual(['cache', 'tmp']);
-  for (const name of ['allocated_pods_state', 'actuated_pods_state'] as const) write({ u: pod() }, name);
-  await expect.poll(named, LONG_WAIT).toEqual([]);
+  expect(named()).toEqual(['tmp']);
+  write({ u: { ...pod(), EmptyDirVolumeLimits: '32Mi' as never } });
+  await expect.poll(named, LONG_WAIT).toEqual(['cache', 'tmp']);
 });
 
 test('an unknown part of a checkpoint is logged, and the other pods are known', () => {

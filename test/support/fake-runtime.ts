@@ -103,7 +103,7 @@ export class FakeRuntime {
         allocated: (uid) => this.allocated.get(uid),
         actuated: (uid) => this.actuated.get(uid),
         allocatedPods: () => this.allocated,
-        resizesVolume: (uid, volume) => this.allocated.get(uid)?.volumes?.has(volume) === true,
+        resizesVolume: (uid) => this.allocated.get(uid)?.volumes !== undefined,
       },
       managers: new ManagerFiles(this.kubeletRoot, { log, counters }),
       specs: { of: ({ uid }) => this.specs.get(uid) },

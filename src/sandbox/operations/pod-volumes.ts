@@ -111,6 +111,8 @@ function resizeVolumes(node: Node, pod: PodDescription, isPostponed: boolean, re
     await tryRecoverPod(node, pod);
     const { policies } = node;
     const volumes = readVolumes(node.volumes, pod);
+    // kubelet writes its checkpoint before it creates the pod. It may resize the volumes itself.
+    if (volumes.length > 0) await node.kubelet.refreshed();
     const state = await readDeclaredPod(node, pod, volumes);
     observeVolumes(node, pod, volumes, state.memory);
     const pending = node.pending.of(pod, state);
@@ -190,15 +192,16 @@ export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 /** Learns how the volumes of a new pod are sized: from its annotations and from their mounts. */
 export function learnPodVolumes(node: Node, pod: PodDescription): void {
   const { policies, outcomes, tree, volumes, kubelet, log } = node;
-  const invalid = policies.annotate(pod.sandboxId, pod.annotations);
-  kubelet.refresh();
-  const faults = [...invalid, ...policies.ineffective(pod.sandboxId).map((volume) => ofKubelet(pod, volume))];
+  const faults = policies.annotate(pod.sandboxId, pod.annotations);
   outcomes.addPod(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
   restoreVolumes(node, pod);
-  for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'annotation ignored');
+  kubelet.refresh();
+  const ineffective = policies.ineffective(pod.sandboxId).map((volume) => ofKubelet(pod, volume));
+  for (const { message } of [...faults, ...ineffective])
+    log.warn({ pod: pod.sandboxId, error: message }, 'annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
     const mounted = readVolumes(volumes, pod);

@@ -80,7 +80,7 @@ export async function prepareResize(
   { dryRun, waits = false }: Pick<ResizeOptions, 'dryRun' | 'waits'>,
 ): Promise<PreparedResize> {
   const volumes = readVolumes(node.volumes, pod);
-  assertVolumesOurs(node, pod, volumes, asked);
+  await assertVolumesOurs(node, pod, volumes, asked);
   const { all, containers, declared } = await readContainers(node, pod, asked, waits);
   if (!dryRun) node.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
   const read = await readPod(node.tree, pod, volumes, declared);
@@ -121,15 +121,15 @@ export async function prepareResize(
 }
 
 /** Throws UNKNOWN_VOLUME and VOLUME_RESIZED_BY_KUBELET. */
-function assertVolumesOurs(
-  { kubelet }: Node,
+async function assertVolumesOurs(
+  { kubelet, policies }: Node,
   pod: PodDescription,
   volumes: readonly MountedVolume[],
   { volumes: asked }: DesiredPod,
-): void {
+): Promise<void> {
   assertHasVolumes(pod, volumes, asked.keys());
-  kubelet.refresh();
-  assertNotOfKubelet(pod, asked.keys(), kubelet);
+  if (volumes.length > 0) await kubelet.refreshed();
+  assertNotOfKubelet(policies, pod, asked.keys());
 }
 
 /** Returns the sizes that volumes should have at present, of those that the request does not name. */

@@ -180,6 +180,6 @@ export function policyText(policy: VolumePolicy): string {
     case 'follow':
       return policy.atMost === undefined ? 'follow' : `follow, at most ${formatMemory(policy.atMost)}`;
     case 'fixed':
-      return 'fixed';
+      return policy.by ?? 'fixed';
   }
 }

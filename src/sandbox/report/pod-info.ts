@@ -9,7 +9,7 @@ import type { Explanation } from '../plan/failures.ts';
 import { type KnownValues, type PodLimits, policyText } from '../plan/value-changes.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import type { Registry } from '../pods/registry.ts';
-import { excessWarning } from '../volumes/policies.ts';
+import { excessWarning, ofKubelet } from '../volumes/policies.ts';
 import { type ActualValues, type PodView, readPodView } from './pod-view.ts';
 
 /** Values by cgroup file, in the kernel's format; `cpu.shares` as in CRI. Absent: unknown. */
@@ -79,6 +79,12 @@ export interface PodInfo {
   readonly unreadable?: Explanation;
 }
 
+/** Returns an error for each annotation and each requested size that has no effect at present. */
+function ineffective({ registry, policies }: Node, sandboxId: string): readonly string[] {
+  const pod = registry.knownPod(sandboxId);
+  return pod === undefined ? [] : policies.ineffective(sandboxId).map((volume) => ofKubelet(pod, volume).message);
+}
+
 /**
  * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the
  * backend is unavailable.
@@ -87,7 +93,8 @@ export async function podInfo(node: Node, decreaseReclaimer: DecreaseReclaimer, 
   // Read before the outcome: the view adds remounts by other programs to the outcome.
   const view = await viewOf(node, decreaseReclaimer, sandboxId);
   const outcome = node.outcomes.of(sandboxId);
-  const { desired, allocated, actuated, state, annotationErrors } = outcome;
+  const { desired, allocated, actuated, state } = outcome;
+  const annotationErrors = [...outcome.annotationErrors, ...ineffective(node, sandboxId)];
   const live = 'limits' in view ? view : undefined;
   const decrease = live?.kubelet?.decrease;
   // A deferred kubelet resize is the newest request, unless another one is in progress.

@@ -19,6 +19,7 @@ import type { DeclaredPod } from '../pods/declared-pod.ts';
 import { podSubject } from '../pods/names.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { podCgroup, readPod } from '../pods/read-pod.ts';
+import { assertNotOfKubelet } from '../volumes/policies.ts';
 import { applyContainerStep, fitBurst, type OnUpdate, rollBackContainerStep, writeBurst } from './container-step.ts';
 import { lowerMemory, type OnHigh, ROLLBACK_MS, reclaimBy, turnBy } from './lower-memory.ts';
 import { isForeign } from './step-progress.ts';
@@ -147,11 +148,14 @@ export class PodActions {
   }
 
   async #apply(step: Step, until: number, on: OnUpdate = {}): Promise<unknown> {
-    const { tree, volumes, counters } = this.node;
+    const { tree, volumes, policies, kubelet, counters } = this.node;
     const cgroup = this.#cgroup;
     const { onHigh } = this.options;
     switch (step.kind) {
       case 'volume':
+        // kubelet may resize the volume itself since the transaction began.
+        kubelet.refresh();
+        assertNotOfKubelet(policies, this.pod, [step.volume]);
         return remount(volumes, this.pod, step, counters);
       case 'pod-memory': {
         const set = async (): Promise<void> => {

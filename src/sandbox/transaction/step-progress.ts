@@ -28,6 +28,7 @@ export interface StepProgress {
  */
 export async function progressOf(node: Node, pod: PodDescription, state: PodState, step: Step): Promise<StepProgress> {
   if (step.kind === 'container') return containerProgress(node, pod, step);
+  if (isOfKubelet(node, pod, step)) return { written: undefined, isComplete: true };
   const isDone = await isApplied(node.tree, pod, state, step).catch((error: unknown) => {
     // The container has ended, and its burst with it.
     if (step.kind === 'burst' && isCgroupVanished(error)) return undefined;
@@ -44,6 +45,7 @@ export async function progressOf(node: Node, pod: PodDescription, state: PodStat
  * @param printed what the kernel printed after the step was written, for a setting whose format is not known
  */
 export async function isForeign(node: Node, pod: PodDescription, step: PodStep, printed?: string): Promise<boolean> {
+  if (isOfKubelet(node, pod, step)) return true;
   if (step.kind === 'pod-unified' && printed === (await node.tree.readFile(podCgroup(pod), step.key))) return false;
   const state = await valuesNow(node, pod, step);
   return (
@@ -51,6 +53,10 @@ export async function isForeign(node: Node, pod: PodDescription, step: PodStep, 
     !(await isApplied(node.tree, pod, state, reversed(step) as PodStep))
   );
 }
+
+/** Whether kubelet resizes the volume of a step since: the step is no longer the shim's (KEP-6030). */
+const isOfKubelet = ({ policies }: Node, pod: PodDescription, step: Step): boolean =>
+  step.kind === 'volume' && policies.isKubelets(pod.sandboxId, step.volume);
 
 type PodValues = Pick<PodState, 'memory' | 'cpu' | 'weight' | 'volumes'>;
 

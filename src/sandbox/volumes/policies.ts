@@ -23,6 +23,8 @@ export interface ForeignRemount {
   readonly from: Bytes;
   /** The present size. */
   readonly to: Bytes;
+  /** Whether kubelet resizes the volume itself: its policy stays then. */
+  readonly isKubelets: boolean;
 }
 
 /** Whether volumes without annotation follow the pod limit: `auto` (if first seen with its size) or `never`. */
@@ -50,7 +52,8 @@ export class VolumePolicies {
   readonly #follow: FollowSetting;
   readonly #declared: NonNullable<VolumePoliciesOptions['declared']>;
   readonly #nodeMemory: NonNullable<VolumePoliciesOptions['nodeMemory']>;
-  readonly #isKubelets: NonNullable<VolumePoliciesOptions['isKubelets']>;
+  /** Whether kubelet resizes a volume itself (KEP-6030). */
+  readonly isKubelets: NonNullable<VolumePoliciesOptions['isKubelets']>;
 
   constructor({
     follow = 'auto',
@@ -61,7 +64,7 @@ export class VolumePolicies {
     this.#follow = follow;
     this.#declared = declared;
     this.#nodeMemory = nodeMemory;
-    this.#isKubelets = isKubelets;
+    this.isKubelets = isKubelets;
   }
 
   /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
@@ -116,14 +119,16 @@ export class VolumePolicies {
       }
       const last = before.mount;
       const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
-      if (!isForeign || before.annotated || annotated.has(name)) {
+      const isKubelets = this.isKubelets(sandboxId, name);
+      if (!isForeign || isKubelets || before.annotated || annotated.has(name)) {
         const policy = before.source === 'seen' ? seenPolicy(before.policy, mount, sizeLimit) : before.policy;
         known.set(name, { ...before, policy, mount, mounted });
+        if (isForeign && isKubelets) found.push({ name, from: last.size, to: mount.size, isKubelets });
         continue;
       }
       const policy = { kind: 'absolute', size: mount.size } as const;
       known.set(name, { policy, source: 'found', annotated: false, mount, mounted });
-      found.push({ name, from: last.size, to: mount.size });
+      found.push({ name, from: last.size, to: mount.size, isKubelets });
     }
     return found;
   }
@@ -141,13 +146,15 @@ export class VolumePolicies {
     this.#pods.delete(sandboxId);
   }
 
-  /** Returns the annotated volumes of a pod that kubelet resizes itself: their annotations have no effect. */
+  /** Returns the volumes of a pod that kubelet resizes itself, whose annotation or request has no effect therefore. */
   ineffective(sandboxId: string): readonly string[] {
-    return [...this.#pod(sandboxId).annotated.keys()].filter((volume) => this.#isKubelets(sandboxId, volume));
+    const { annotated, known } = this.#pods.get(sandboxId) ?? { annotated: new Map(), known: new Map() };
+    const requested = [...known].flatMap(([volume, { source }]) => (source === 'asked' ? [volume] : []));
+    return [...new Set([...annotated.keys(), ...requested])].filter((volume) => this.isKubelets(sandboxId, volume));
   }
 
   policy(sandboxId: string, volume: string): VolumePolicy {
-    if (this.#isKubelets(sandboxId, volume)) return { kind: 'fixed' };
+    if (this.isKubelets(sandboxId, volume)) return { kind: 'fixed', by: 'kubelet' };
     const pod = this.#pods.get(sandboxId);
     const known = pod?.known.get(volume);
     if (known?.source === 'asked') return known.policy;
@@ -249,14 +256,13 @@ export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeSt
   }
 }
 
-/** Throws VOLUME_RESIZED_BY_KUBELET when kubelet resizes one of the requested volumes itself (KEP-6030). */
+/** Throws VOLUME_RESIZED_BY_KUBELET when kubelet resizes one of these volumes itself (KEP-6030). */
 export function assertNotOfKubelet(
+  policies: Pick<VolumePolicies, 'isKubelets'>,
   pod: PodDescription,
-  requested: Iterable<string>,
-  kubelet: { resizesVolume(podUid: string, volume: string): boolean },
+  volumes: Iterable<string>,
 ): void {
-  const { uid } = pod.metadata;
-  for (const volume of requested) if (kubelet.resizesVolume(uid, volume)) throw ofKubelet(pod, volume);
+  for (const volume of volumes) if (policies.isKubelets(pod.sandboxId, volume)) throw ofKubelet(pod, volume);
 }
 
 /** Returns the error for a requested size of a volume that kubelet resizes itself. */

@@ -24,10 +24,11 @@ export function observeVolumes(
   podLimit: Limit<Bytes>,
 ): void {
   if (node.journal.transactionOf(pod) !== undefined || isReplaced(node.registry, pod)) return;
-  for (const { name, from, to } of node.policies.observe(pod.sandboxId, volumes, podLimit)) {
+  for (const { name, from, to, isKubelets } of node.policies.observe(pod.sandboxId, volumes, podLimit)) {
     node.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
-    node.log.info(fields, 'volume remounted by another program; its new size is kept');
+    if (isKubelets) node.log.debug(fields, 'volume resized by kubelet');
+    else node.log.info(fields, 'volume remounted by another program; its new size is kept');
   }
 }
 

@@ -146,7 +146,7 @@ test('KEP-6030: a volume that kubelet resizes itself keeps its size, and an anno
   const why = 'pod default/web: volume cache: kubelet sets its size from the sizeLimit in the spec';
   expect(await info(running)).toMatchObject({
     annotationErrors: [expect.stringContaining(why)],
-    volumes: { cache: { policy: 'fixed' } },
+    volumes: { cache: { policy: 'kubelet' } },
   });
   for (const dry_run of [true, false])
     expect(await refusal(stage.resize(running, { cache: '96Mi' }, { dry_run }))).toMatchObject({

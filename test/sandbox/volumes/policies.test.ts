@@ -232,11 +232,20 @@ describe('KEP-6030: a volume that kubelet resizes itself', () => {
 
   test('an annotation, a request and the pod limit have no effect on a volume that kubelet resizes', () => {
     policies.observe(POD, [cache(64)], mi(64));
-    expect([policy(), target()]).toEqual([{ kind: 'fixed' }, undefined]);
+    expect([policy(), target()]).toEqual([{ kind: 'fixed', by: 'kubelet' }, undefined]);
     ask(96);
-    expect(target()).toBeUndefined();
+    expect([target(), policies.ineffective(POD)]).toEqual([undefined, ['cache']]);
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
     expect([target(), policies.ineffective(POD)]).toEqual([undefined, ['cache']]);
+  });
+
+  test('a size that kubelet sets does not replace the policy of a volume', () => {
+    policies.observe(POD, [cache(64)], mi(64));
+    expect(policies.observe(POD, [cache(96)], mi(64))).toEqual([
+      { name: 'cache', from: mi(64), to: mi(96), isKubelets: true },
+    ]);
+    isKubelets = false;
+    expect(policy().kind).toBe('follow');
   });
 
   test('an annotation has its effect once kubelet does not resize the volume', () => {
@@ -342,7 +351,9 @@ describe('a size that another process sets on a mounted volume', () => {
       policies = new VolumePolicies();
       policies.observe(POD, [cache(128)], mi(128));
       before();
-      expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([{ name: 'cache', from: mi(128), to: mi(48) }]);
+      expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([
+        { name: 'cache', from: mi(128), to: mi(48), isKubelets: false },
+      ]);
       expect(policies.observe(POD, [cache(48)], mi(128))).toEqual([]);
       expect(policy()).toEqual(absolute(48));
     }
