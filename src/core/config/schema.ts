@@ -146,7 +146,7 @@ export const schema = z.strictObject({
     placeholder: 'BOOL',
     allowed: booleanForm,
     description:
-      'Whether to read the resizes that kubelet (1.33 and later) has admitted from its state files, and to prepare for them.',
+      'Whether to read the resizes that kubelet (1.33 and later) has admitted from its state files, and to prepare for them. Also needed to recognize volumes that kubelet resizes itself.',
   }),
   volumesFollow: setting(z.enum(volumesFollow), 'auto', {
     placeholder: 'WHEN',

@@ -148,7 +148,9 @@ export class VolumePolicies {
 
   /** Returns the volumes of a pod that kubelet resizes itself, whose annotation or request has no effect therefore. */
   ineffective(sandboxId: string): readonly string[] {
-    const { annotated, known } = this.#pods.get(sandboxId) ?? { annotated: new Map(), known: new Map() };
+    const pod = this.#pods.get(sandboxId);
+    if (pod === undefined) return [];
+    const { annotated, known } = pod;
     const requested = [...known].flatMap(([volume, { source }]) => (source === 'asked' ? [volume] : []));
     return [...new Set([...annotated.keys(), ...requested])].filter((volume) => this.isKubelets(sandboxId, volume));
   }

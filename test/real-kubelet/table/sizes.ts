@@ -126,9 +126,13 @@ export function observeSizes(pod: Pod, events: readonly string[]): Readonly<Reco
     ...['pod', ...names].flatMap((whose) => [`${whose} memory.max`, `${whose} cpu.max`]),
     ...places.volumes.map(({ name }) => `volume ${name}`),
   ].map((what) => [what, places.read(what)] as const);
+  const conditions = resizeConditions(pod);
+  // kubelet sometimes reports a resize as completed that it has just begun: a race that a comment in its syncPod names.
+  const isSure = (reason: string): boolean => conditions.length === 0 || reason !== 'ResizeCompleted';
+  const about = events.filter((reason) => /Resize|VolumeSize/.test(reason) && isSure(reason));
   return {
-    events: [...new Set(events.filter((reason) => /Resize|VolumeSize/.test(reason)))].toSorted().join(', '),
-    conditions: resizeConditions(pod).join(', '),
+    events: [...new Set(about)].toSorted().join(', '),
+    conditions: conditions.join(', '),
     ...Object.fromEntries(values),
     ...Object.fromEntries(names.map((name) => [`${name} restarts`, String(statusOf(pod, name)?.restartCount)])),
     ...Object.fromEntries(names.flatMap((name) => Object.entries(places.seenInside(name)))),
