@@ -52,7 +52,7 @@ export function compare(direct: Specs, through: Specs): Comparison {
   };
 }
 
-/** Whether an outcome is worse than that of the direct run. A spec that is skipped directly may fail through the shim. */
+/** Whether an outcome is worse than that of the direct run. What is skipped directly may fail through the shim. */
 const isWorse = (outcome: Outcome | undefined, direct: Outcome): boolean => ranks[outcome ?? 'failed'] < ranks[direct];
 const ranks: Readonly<Record<Outcome, number>> = { failed: 0, skipped: 1, passed: 2 };
 
