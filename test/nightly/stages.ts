@@ -22,6 +22,7 @@ export const suites = {
   versions: [built('versions')],
   matrix: [built('matrix')],
   kubelet: [built('kubelet')],
+  'kep-6030': [built('kubelet'), '--only', 'kep-6030'],
   'stock-kernel': [built('stock-kernel')],
   vpa: [built('vpa')],
   'k8s-e2e': [built('k8s-e2e')],
@@ -110,7 +111,7 @@ export const stages: readonly Stage[] = [
     minutes: 120,
     needsGo: true,
   },
-  { name: 'kep-6030', suite: 'kubelet', flags: ['--only', 'kep-6030'], minutes: 120, needsGo: true },
+  { name: 'kep-6030', suite: 'kep-6030', minutes: 120, needsGo: true },
   {
     name: 'kubelet-systemd',
     suite: 'kubelet',
