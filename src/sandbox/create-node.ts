@@ -59,7 +59,7 @@ export function createNode({
       declared: declaredVolumes(registry, specs),
       isKubelets(sandboxId, volume) {
         const pod = registry.knownPod(sandboxId);
-        // kubelet lists the volumes of static pods too, but the API server rejects a resize of such a pod.
+        // kubelet lists the volumes of static pods too, but their spec cannot change.
         return pod !== undefined && !isStaticPod(pod) && kubelet.resizesVolume(pod.metadata.uid, volume);
       },
       nodeMemory: (sandboxId) => nodeMemory({ ...given, allocatable }, registry.knownPod(sandboxId)),

@@ -130,7 +130,13 @@ test('the shim survives an upgrade of the node by kubeadm, and a removal survive
   await runsPod(cluster, 'removed');
 }, 600_000);
 
-test('the shim survives an upgrade that moves the endpoint from kubeadm-flags.env to the configuration, and is removed from there', async () => {
+/** Whether kubeadm moves the endpoint from its flags to the configuration: 1.37 expects that 1.36 has done it. */
+async function movesEndpoint(): Promise<boolean> {
+  const { stdout } = await execa(KUBEADM, ['version', '--output', 'short']);
+  return Number(stdout.split('.')[1]) < 37;
+}
+
+test('the shim survives an upgrade of a node with the endpoint in kubeadm-flags.env, which kubeadm up to 1.36 moves to the configuration, and is removed from there', async () => {
   await startCluster();
   // kubeadm before 1.34: a flag, and nothing in the configuration.
   writeFileSync(CONFIG, stringify(clusterWide()));
@@ -139,12 +145,15 @@ test('the shim survives an upgrade that moves the endpoint from kubeadm-flags.en
   await resizectl('install');
   expect(readFileSync(FLAGS, 'utf8')).toContain(OURS);
   await upgradeNode();
-  expect(readFileSync(FLAGS, 'utf8')).not.toContain('container-runtime-endpoint');
-  expect([CONFIG, PATCH].map(endpointIn)).toEqual([OURS, OURS]);
+  const moves = await movesEndpoint();
+  const endpoints = (): readonly unknown[] =>
+    moves ? [CONFIG, PATCH].map(endpointIn) : [/endpoint=([^" ]*)/.exec(readFileSync(FLAGS, 'utf8'))?.[1]];
+  if (moves) expect(readFileSync(FLAGS, 'utf8')).not.toContain('container-runtime-endpoint');
+  expect(new Set(endpoints())).toEqual(new Set([OURS]));
   expect(await resizectl('doctor')).toMatch(/^kubelet +ok +uses the shim/m);
   await runsPod(cluster, 'upgraded');
   await resizectl('uninstall');
   await upgradeNode();
-  expect([CONFIG, PATCH].map(endpointIn)).toEqual([CONTAINERD, CONTAINERD]);
+  expect(new Set(endpoints())).toEqual(new Set([CONTAINERD]));
   await runsPod(cluster, 'removed');
 }, 600_000);

@@ -19,7 +19,7 @@ import type { DeclaredPod } from '../pods/declared-pod.ts';
 import { podSubject } from '../pods/names.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { podCgroup, readPod } from '../pods/read-pod.ts';
-import { assertNotOfKubelet } from '../volumes/policies.ts';
+import { ofKubelet } from '../volumes/policies.ts';
 import { applyContainerStep, fitBurst, type OnUpdate, rollBackContainerStep, writeBurst } from './container-step.ts';
 import { lowerMemory, type OnHigh, ROLLBACK_MS, reclaimBy, turnBy } from './lower-memory.ts';
 import { isForeign } from './step-progress.ts';
@@ -42,6 +42,8 @@ export interface ActionOptions {
   /** The declared pod: containers that do not run need limits too. Without it, a rollback counts only running. */
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
+  /** The volumes that the request names. */
+  readonly requested?: { has(volume: string): boolean } | undefined;
   /** Deadline for reclaiming memory, in milliseconds of the steady clock. A rollback has its own deadline. */
   readonly until?: number | undefined;
   /** The deadline of the transaction, by steadyNow. Default: none. */
@@ -126,6 +128,8 @@ export class PodActions {
     } catch (error) {
       // The pod or the volume has ended, which may have made the step fail: nothing is left to roll back.
       if (isCgroupVanished(error) || isVolumeGone(error)) return;
+      // kubelet resizes the volume itself since.
+      if (error instanceof StepSkipped) return;
       this.#isIncomplete = true;
       throw error;
     }
@@ -133,7 +137,7 @@ export class PodActions {
 
   /** Records data for the rollback of a failed step. */
   #failed(step: Step, error: unknown, update: CallersUpdate | undefined, isSent = true): void {
-    if (!isSent || isNotLowered(error) || error instanceof StepSkipped) this.#untouched.add(step);
+    if (!isSent || isUnchanged(error) || error instanceof StepSkipped) this.#untouched.add(step);
     if (isSent && update?.changes && isUnanswered(error))
       this.node.journal.unanswered.add(this.pod.sandboxId, [update.changes]);
   }
@@ -154,9 +158,10 @@ export class PodActions {
     switch (step.kind) {
       case 'volume':
         // kubelet may resize the volume itself since the transaction began.
-        kubelet.refresh();
-        assertNotOfKubelet(policies, this.pod, [step.volume]);
-        return remount(volumes, this.pod, step, counters);
+        await kubelet.refreshed();
+        if (!policies.isKubelets(this.pod.sandboxId, step.volume)) return remount(volumes, this.pod, step, counters);
+        if (this.options.requested?.has(step.volume)) throw ofKubelet(this.pod, step.volume);
+        throw new StepSkipped(`kubelet resizes volume ${step.volume} itself`);
       case 'pod-memory': {
         const set = async (): Promise<void> => {
           await tree.write(cgroup, { file: 'memory.max', value: step.to });
@@ -324,8 +329,10 @@ async function remount(
 }
 
 /** Whether a step failed before the limit was set. See {@link lowerMemory}. */
-const isNotLowered = (error: unknown): boolean =>
+const isUnchanged = (error: unknown): boolean =>
   error instanceof ShimError &&
-  (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);
+  (error.reason === Reason.MEMORY_NOT_RECLAIMABLE ||
+    error.reason === Reason.RECLAIM_TIMEOUT ||
+    error.reason === Reason.VOLUME_RESIZED_BY_KUBELET);
 
 const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;

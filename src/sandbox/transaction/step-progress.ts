@@ -24,18 +24,18 @@ export interface StepProgress {
 
 /**
  * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its
- * new one was written by another process since, and does not count as applied.
+ * new one was written by another process since, and does not count as applied. The size of a volume
+ * that kubelet resizes itself is not the shim's.
  */
 export async function progressOf(node: Node, pod: PodDescription, state: PodState, step: Step): Promise<StepProgress> {
   if (step.kind === 'container') return containerProgress(node, pod, step);
-  if (isOfKubelet(node, pod, step)) return { written: undefined, isComplete: true };
   const isDone = await isApplied(node.tree, pod, state, step).catch((error: unknown) => {
     // The container has ended, and its burst with it.
     if (step.kind === 'burst' && isCgroupVanished(error)) return undefined;
     throw error;
   });
   if (isDone === undefined) return { written: undefined, isComplete: true };
-  return { written: isDone ? step : undefined, isComplete: isDone };
+  return { written: isDone && !isOfKubelet(node, pod, step) ? step : undefined, isComplete: isDone };
 }
 
 /**

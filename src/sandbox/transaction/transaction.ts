@@ -53,13 +53,13 @@ export class Transaction {
     private readonly planned: PlannedTransaction,
     steps: readonly Step[],
     private readonly journal: TransactionJournal,
-    { asked, deadline = Infinity, until = reclaimBy(node.reclaimTimeout, deadline) }: TransactionOptions,
+    { asked, sizes, deadline = Infinity, until = reclaimBy(node.reclaimTimeout, deadline) }: TransactionOptions,
   ) {
     const { pod } = planned;
     const updates = planned.steps.filter((step) => step.kind === 'container');
     const { declared } = planned.before;
     const { onHigh } = journal;
-    this.#actions = new PodActions(node, pod, { asked, updates, declared, onHigh, until, deadline });
+    this.#actions = new PodActions(node, pod, { asked, updates, declared, onHigh, requested: sizes, until, deadline });
     this.#sequence = new StepSequence(steps, this.#actions, {
       // The rollback has no deadline.
       late: (step) => (steadyNow() < deadline ? undefined : lateError(pod, describeStep(step))),

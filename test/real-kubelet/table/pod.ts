@@ -169,7 +169,7 @@ export function manifestOf(
   const volumes = spec.volumes ?? [];
   // If kubelet resizes a volume, its annotation must have no effect.
   const annotations = volumes.flatMap((volume) =>
-    volume.size === undefined ? [] : [[annotationOf(volume.name), hasVolumeGate ? '75%' : volume.size] as const],
+    volume.size === undefined ? [] : [[annotationOf(volume.name), hasVolumeGate ? '10%' : volume.size] as const],
   );
   return {
     metadata: { name, annotations: Object.fromEntries(annotations) },

@@ -8,6 +8,12 @@ import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { Requester } from '../../../src/sandbox/history/history-entry.ts';
 import { unavailable } from '../../../src/sandbox/journal/availability.ts';
 import { applyContainerShares, applyVolumeSizes } from '../../../src/sandbox/operations/pod-volumes.ts';
+import { StepSkipped } from '../../../src/sandbox/plan/failures.ts';
+import type { Step } from '../../../src/sandbox/plan/step.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { NO_CPU_LIMIT } from '../../../src/sandbox/pods/read-pod.ts';
+import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
+import { progressOf } from '../../../src/sandbox/transaction/step-progress.ts';
 import { GROW_DELAY_MS, RETRY_DELAY_MS } from '../../../src/sandbox/volumes/growth-timers.ts';
 import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
@@ -74,6 +80,53 @@ describe('volumes and creations of containers', () => {
       expect(await applied()).toBe(MOUNTED);
       declaring.has({ name: 'b', state: CREATED, limit: 64 });
       expect(await applied()).toBe(MOUNTED);
+    });
+  });
+
+  describe('KEP-6030: a volume that kubelet begins to resize itself', () => {
+    const step: Step = { kind: 'volume', volume: 'cache', from: bytes(MOUNTED * MiB), to: bytes(48 * MiB) };
+    /** kubelet is restarted with its feature gate. */
+    const takeOver = (): void => {
+      const entry = { containers: new Map(), pod: undefined, isComplete: true, volumes: new Set(['cache']) };
+      declaring.runtime.allocated.set('uid-1', entry);
+    };
+
+    test('a volume that kubelet resizes is not resized, also if its checkpoint could not be read before', async () => {
+      declaring.has({ name: 'a', state: CREATED, limit: 96 });
+      const { kubelet } = declaring.runtime.node;
+      vi.spyOn(kubelet, 'refreshed').mockImplementation(() => Promise.resolve().then(takeOver));
+      expect(await applied()).toBe(MOUNTED);
+    });
+
+    test('a volume that kubelet takes over in the middle of a resize is skipped, or refused if the resize names it', async () => {
+      const { node } = declaring.runtime;
+      takeOver();
+      await expect(new PodActions(node, pod, { updates: [] }).apply(step)).rejects.toBeInstanceOf(StepSkipped);
+      const requested = new PodActions(node, pod, { updates: [], requested: new Set(['cache']) });
+      await expect(requested.apply(step)).rejects.toMatchObject({ reason: 'VOLUME_RESIZED_BY_KUBELET' });
+      await requested.rollBack(step);
+      expect(size).toBe(MOUNTED);
+    });
+
+    test('a volume that kubelet takes over after the shim has resized it is not rolled back', async () => {
+      const { node } = declaring.runtime;
+      const actions = new PodActions(node, pod, { updates: [] });
+      await actions.apply(step);
+      takeOver();
+      await actions.rollBack(step);
+      expect(size).toBe(48);
+      const at = (mebibytes: number): PodState => ({
+        ...({
+          memory: 'max',
+          cpu: NO_CPU_LIMIT,
+          weight: undefined,
+          overhead: { memory: bytes(0), cpu: NO_CPU_LIMIT },
+          containers: [],
+        } as const),
+        volumes: [{ name: 'cache', size: bytes(mebibytes * MiB) }],
+      });
+      expect(await progressOf(node, pod, at(48), step)).toEqual({ written: undefined, isComplete: true });
+      expect(await progressOf(node, pod, at(MOUNTED), step)).toEqual({ written: undefined, isComplete: false });
     });
   });
 
