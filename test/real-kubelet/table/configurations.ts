@@ -12,6 +12,8 @@ import { volumeRows } from './rows/volumes.ts';
 
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };
+/** Since 1.37, kubelet sets memory.high only with a factor. This is the default of earlier releases. */
+const throttled = { ...quick, featureGates: { MemoryQoS: true }, memoryThrottlingFactor: 0.9 };
 
 /**
  * The table of pods, the table of resizes that Kubernetes and ResizePod admit, and the table of volumes: without and
@@ -34,14 +36,14 @@ const podConfigurations: readonly Configuration[] = [
   },
   {
     name: 'MemoryQoS',
-    kubelet: { ...quick, featureGates: { MemoryQoS: true } },
+    kubelet: throttled,
     usesApi: true,
     rows: memoryQosRows(false),
   },
   {
     name: 'MemoryQoS with TieredReservation',
     since: '1.36',
-    kubelet: { ...quick, featureGates: { MemoryQoS: true }, memoryReservationPolicy: 'TieredReservation' },
+    kubelet: { ...throttled, memoryReservationPolicy: 'TieredReservation' },
     usesApi: false,
     rows: memoryQosRows(true),
   },

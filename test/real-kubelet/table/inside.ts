@@ -65,13 +65,15 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
     await startKubelet();
     say(`${name}: kubelet is ready`);
     const folder = join('/run/gates', name.replaceAll(' ', '-'));
-    const killResizer = async (): Promise<void> => {
+    const killResizer: Stage['killResizer'] = async (onKilled) => {
       if (hasVolumeGate) {
         await cluster.stopKubelet();
+        onKilled();
         await startKubelet();
       } else {
         shims.at(-1)?.process.kill('SIGKILL');
         await shims.at(-1)?.exited;
+        onKilled();
         shims.push(await startShim(cluster, usesApi));
       }
     };

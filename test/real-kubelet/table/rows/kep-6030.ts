@@ -302,7 +302,12 @@ export const killedRows: readonly Row[] = [
       observe('killed'),
       ...done('again', both),
     ],
-    expected: { 'again: volume one': '50Mi', 'again: volume other': '128Mi', 'again: app memory.max': '384Mi' },
+    expected: {
+      'killed: killed': 'in time',
+      'again: volume one': '50Mi',
+      'again: volume other': '128Mi',
+      'again: app memory.max': '384Mi',
+    },
     difference:
       'kubelet finishes a resize after a restart; the shim rolls it back, because its caller has had no answer',
     differs: {

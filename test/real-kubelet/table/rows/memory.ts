@@ -1,19 +1,31 @@
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import type { Pod } from '../pod.ts';
 import { amounts, both, container, limits, READY, readyByFile, requests } from '../pod.ts';
-import type { Row } from '../row.ts';
+import type { Row, WantedDifference } from '../row.ts';
 import { backingOff, observe, ready, resize, resized, running, statusOf } from '../row.ts';
 
 /** Pods with MemoryQoS: kubelet sets memory.high, and with TieredReservation memory.min or memory.low. */
 
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
-/** kubelet's formula of memory.high with its default throttling factor. */
+/** kubelet's formula of memory.high with a throttling factor of 0.9. */
 const high = (request: number, limit: number): string =>
   String(Math.floor(((request + (limit - request) * 0.9) * MiB) / 4096) * 4096);
 
 /** @param tiered whether the policy is TieredReservation */
 export const memoryQosRows = (tiered: boolean): readonly Row[] => {
   const reserved = (mebibytes: number): string => (tiered ? memory(mebibytes) : '0');
+  /** Up to 1.36, both sides have the first value. */
+  const podReserved = (label: string): readonly WantedDifference[] =>
+    tiered
+      ? [
+          {
+            field: `${label}: pod memory.low`,
+            direct: memory(64),
+            shim: [memory(64), memory(128)],
+            reason: 'kubelet 1.37 has memory.low in its call for the pod, and writes it only when a limit changes',
+          },
+        ]
+      : [];
   return [
     {
       title: 'KEP-2570: Burstable: memory.high follows limit and request',
@@ -39,6 +51,7 @@ export const memoryQosRows = (tiered: boolean): readonly Row[] => {
         'both down: app memory.low': reserved(48),
         'both down: app memory.max': memory(96),
       },
+      wanted: podReserved('CPU'),
     },
     {
       title: 'KEP-2570: Guaranteed: no memory.high, raised and lowered',
@@ -70,6 +83,7 @@ export const memoryQosRows = (tiered: boolean): readonly Row[] => {
         'limit added: app memory.high': high(128, 256),
         'limit added: pod memory.max': memory(256),
       },
+      wanted: podReserved('up'),
     },
   ];
 };
