@@ -2,7 +2,16 @@
 // that reads one file starts much faster than one that resolves hundreds, and kubelet waits for the start. `build.mjs
 // [FOLDER]`; default: dist/.
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -104,7 +113,7 @@ const nativePartFromAsset = {
     onResolve({ filter: /^\.\/src\/static\.cjs$/ }, ({ path }) => ({ path, namespace: 'asset' }));
     onLoad({ filter: /./, namespace: 'asset' }, () => ({
       contents: `
-        const { loadNativePart } = require('./src/core/native-part.ts');
+        const { loadNativePart } = require('./src/core/executable-parts.ts');
         exports.loadStatic = () => loadNativePart('koffi.node');
       `,
       resolveDir: root,
@@ -143,6 +152,31 @@ const globalProcess = {
     onLoad({ filter: /./, namespace: 'global' }, () => ({ contents: 'export default process;' }));
   },
 };
+/**
+ * The Kubernetes client in the single executable: an asset that is loaded on first use. V8 keeps the text of a script
+ * in memory, used or not, and this is half of it.
+ */
+const clientFromAsset = {
+  name: 'Kubernetes client from an asset',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^@kubernetes\/client-node$/ }, ({ path }) => ({ path, namespace: 'script' }));
+    onLoad({ filter: /./, namespace: 'script' }, () => ({
+      contents: "module.exports = require('./src/core/executable-parts.ts').loadScriptPart('kubernetes-client.cjs');",
+      resolveDir: root,
+    }));
+  },
+};
+const scripts = {
+  absWorkingDir: root,
+  bundle: true,
+  platform: 'node',
+  format: 'cjs',
+  target: 'node24',
+  logLevel: 'warning',
+  minifyWhitespace: true,
+  minifySyntax: true,
+};
+const [script, client] = ['executable.cjs', 'kubernetes-client.cjs'].map((name) => join(fresh, name));
 await Promise.all([
   build({ ...common, entryPoints: clients, external, define }),
   // Code that the tools share is bundled once.
@@ -170,23 +204,25 @@ await Promise.all([
   // The script of the single executable, which can load nothing but itself. In CommonJS, lazy imports are also
   // evaluated lazily.
   build({
-    absWorkingDir: root,
-    outfile: join(fresh, 'executable.cjs'),
+    ...scripts,
+    outfile: script,
     entryPoints: ['src/executable.ts'],
-    bundle: true,
-    platform: 'node',
-    format: 'cjs',
-    target: 'node24',
-    logLevel: 'warning',
-    minifyWhitespace: true,
-    minifySyntax: true,
     define,
     external: ['@grpc/proto-loader'],
-    plugins: [nativePartFromAsset, withoutTransports],
+    plugins: [nativePartFromAsset, clientFromAsset, withoutTransports],
     // src/core/shipped-files.ts reads its own path only outside the executable.
     logOverride: { 'empty-import-meta': 'silent' },
   }),
+  build({
+    ...scripts,
+    outfile: client,
+    stdin: { contents: "export { KubeConfig } from '@kubernetes/client-node';", resolveDir: root },
+  }),
 ]);
+// Comments with licenses keep their letters. V8 stores a script with one that is not ASCII in two bytes for each: 4 MB
+// more in each process.
+const escaped = (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`;
+for (const file of [script, client]) writeFileSync(file, readFileSync(file, 'utf8').replace(/[^\0-\x7f]/g, escaped));
 // The manual page, built from the same table as --help.
 writeFileSync(join(fresh, 'resizectl.1'), execFileSync(process.execPath, [join(fresh, 'resizectl.js'), 'man']));
 // Chunks first, because the file that references them may be started as soon as it exists. Chunks of older builds are

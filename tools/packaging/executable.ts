@@ -10,7 +10,7 @@ import { type NodeBinary, pinnedNode } from './node-binary.ts';
 import { writeSbomWithNode } from './sbom.ts';
 
 /** Increase this number when the code builds a different result from the same inputs. */
-const REVISION = 2;
+const REVISION = 3;
 
 /**
  * Builds the single executable: Node's own file with both programs and all their files inside, and its bill of
@@ -85,6 +85,7 @@ async function assetsOf({ root, arch }: Facts): Promise<Readonly<Record<string, 
   const assets: Record<string, string> = {
     // The build for glibc, which Node itself uses.
     'koffi.node': join(root, `node_modules/@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`),
+    'kubernetes-client.cjs': join(root, 'dist/kubernetes-client.cjs'),
     LICENSE: join(root, 'LICENSE'),
   };
   for (const folder of ['proto', 'systemd'])

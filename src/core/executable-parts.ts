@@ -1,6 +1,17 @@
+/** Parts of the single executable that are its assets, and are loaded on first use. */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { getRawAsset } from 'node:sea';
+import { getAsset, getRawAsset } from 'node:sea';
+import { compileFunction } from 'node:vm';
+
+/** Runs a script in CommonJS that is an asset of the single executable, and returns its exports. */
+export function loadScriptPart(asset: string): unknown {
+  const part = { exports: {} };
+  const run = compileFunction(getAsset(asset, 'utf8'), ['module', 'exports', 'require'], { filename: asset });
+  run(part, part.exports, createRequire(process.execPath));
+  return part.exports;
+}
 
 /** O_TMPFILE of asm-generic/fcntl.h: opening a folder creates an unnamed file in it (open(2)). */
 const TMPFILE = 0o20000000;
