@@ -1,6 +1,7 @@
 /**
- * Durable files, which survive a crash of the process and of the machine: each is replaced atomically, and a change has
- * reached the disk when its promise resolves. All I/O runs in the thread pool, because an fsync may take seconds.
+ * Files that survive a crash of the process and, if they are synced, of the machine: each is replaced atomically, and a
+ * synced change has reached the disk when its promise resolves. All I/O runs in the thread pool, because a disk may take
+ * seconds.
  */
 import type { Stats } from 'node:fs';
 import { constants, type FileHandle, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
@@ -192,14 +193,20 @@ async function openOrMake(path: string): Promise<FileHandle> {
 const openFolder = (path: string): Promise<FileHandle> => open(path, O_RDONLY | O_DIRECTORY);
 
 /**
- * Replaces a file atomically: at every instant it has the old content or the new one. On rejection, the file has the
- * old content, or the new one if only the last step failed (the fsync of the folder).
+ * Replaces a file atomically: at every instant it has the old content or the new one. With the open `folder` the change
+ * is synced to the disk. Otherwise the file may be missing, empty or the old one after a crash of the machine. On
+ * rejection, the file has the old content, or the new one if only the last step failed (the fsync of the folder).
  */
-export async function replaceFile(path: string, folder: FileHandle, name: string, content: Buffer): Promise<void> {
+export async function replaceFile(
+  path: string,
+  folder: FileHandle | undefined,
+  name: string,
+  content: Buffer,
+): Promise<void> {
   crashPoint('journal-write-before');
   const temporary = join(path, temporaryFile(name));
   try {
-    await writeThrough(temporary, content);
+    await writeFile(temporary, content, folder !== undefined);
     crashPoint('journal-write-synced');
     await rename(temporary, join(path, name));
   } catch (error) {
@@ -208,17 +215,19 @@ export async function replaceFile(path: string, folder: FileHandle, name: string
     throw error;
   }
   crashPoint('journal-write-renamed');
-  await folder.sync();
+  await folder?.sync();
   crashPoint('journal-write-after');
 }
 
 /** Writes a file and syncs it to the disk. Overwrites a file that a crash left behind. */
-export async function writeThrough(file: string, content: Buffer): Promise<void> {
+export const writeThrough = (file: string, content: Buffer): Promise<void> => writeFile(file, content, true);
+
+async function writeFile(file: string, content: Buffer, isSynced: boolean): Promise<void> {
   const handle = await open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, FILE_MODE);
   try {
     // On a disk with space for only a part, the first write is short and the next one fails with the reason (ENOSPC).
     for (let at = 0; at < content.length; ) at += (await handle.write(content, at)).bytesWritten;
-    await handle.sync();
+    if (isSynced) await handle.sync();
   } finally {
     await handle.close();
   }

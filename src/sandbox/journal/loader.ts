@@ -111,7 +111,13 @@ export class RecordReader {
   async read(name: string): Promise<ReadRecord | undefined> {
     const file = join(this.folder, name);
     try {
-      const record = decodeRecord(await this.readFile(file, MAX_RECORD_BYTES));
+      const content = await this.readFile(file, MAX_RECORD_BYTES);
+      // A crash of the machine can leave the name of a record that is not synced without its content.
+      if (content.length === 0) {
+        await this.removeLeftover(name);
+        return undefined;
+      }
+      const record = decodeRecord(content);
       if (recordFile(record.podUid) !== name)
         throw new Error('is the record of a pod that its file name does not match');
       return { record };

@@ -274,8 +274,9 @@ export class PodJournal {
     if (empty) this.#records.delete(podUid);
     else this.#records.set(podUid, record);
     try {
-      if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
-      else await journal.write(record);
+      const lasting = outlivesBoot(before) || outlivesBoot(record) ? 'durable' : 'this-boot';
+      if (empty) await journal.remove(podUid, lasting);
+      else await journal.write(record, lasting);
     } catch (error) {
       // A transaction that failed to begin in the journal must not run. One that failed to end has ended: only after a
       // crash before the next write does recovery handle it again.
@@ -326,10 +327,8 @@ const isEmpty = ({ transaction, holds, volumes, resizes, admitted }: PodRecord):
 
 /** Whether a part of the record is still valid after a reboot. */
 const outlivesBoot = (record: PodRecord | undefined): boolean =>
-  record === undefined ||
-  record.volumes.size > 0 ||
-  record.resizes !== undefined ||
-  record.transaction?.allocated !== undefined;
+  record !== undefined &&
+  (record.volumes.size > 0 || record.resizes !== undefined || record.transaction?.allocated !== undefined);
 
 const identityOf = ({ metadata, sandboxId }: PodDescription): Identity => ({
   // A pod that crictl creates may have no uid.

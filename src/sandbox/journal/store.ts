@@ -54,11 +54,17 @@ export interface JournalOptions {
   readonly readFile?: ReadFile;
 }
 
-/** How long a removal must last: `durable`, also after a crash of the machine; `this-boot`, until the next boot. */
-type Removal = 'durable' | 'this-boot';
+/**
+ * How long a change must last. `durable`: also after a crash of the machine. `this-boot`: until the next boot, for which
+ * the page cache of the kernel suffices. Without waiting for the disk, a resize is several times as fast.
+ */
+type Lasting = 'durable' | 'this-boot';
 
-/** The requested content of a pod's file, or its removal. */
-type Content = { readonly record: Buffer } | { readonly removed: Removal };
+/** The requested content of a pod's file; undefined to remove the file. */
+interface Content {
+  readonly record: Buffer | undefined;
+  readonly lasting: Lasting;
+}
 
 /** A change of a file that waits for an earlier change of the same file. */
 interface QueuedChange extends RequestedChange {
@@ -69,8 +75,8 @@ interface QueuedChange extends RequestedChange {
 
 /**
  * The journal files, one for each pod in the state folder, from which a restarted shim completes or rolls back
- * transactions. Once the promise of `write` or `remove` resolves, the change has reached the disk. Changes of one pod
- * run one after the other, and of those that wait only the newest runs; changes of different pods run concurrently.
+ * transactions. Once the promise of a durable change resolves, the change has reached the disk. Changes of one pod run
+ * one after the other, and of those that wait only the newest runs; changes of different pods run concurrently.
  */
 export class Journal {
   readonly folder: string;
@@ -191,8 +197,8 @@ export class Journal {
     // Takes the lock and is not queued in #next, so that it does not replace a waiting write.
     return this.#lock.run(name, async () => {
       const record = this.#unwritten.get(podUid);
-      if (record !== undefined) await this.#applyContent(podUid, name, { record });
-      else if (this.#unremoved.has(podUid)) await this.#applyContent(podUid, name, { removed: 'durable' });
+      if (record === undefined && !this.#unremoved.has(podUid)) return;
+      await this.#applyContent(podUid, name, { record, lasting: 'durable' });
     });
   }
 
@@ -202,23 +208,24 @@ export class Journal {
    * again, unless another write or removal comes first. Rejects with INVALID_VALUE when it is too large. A write that a
    * newer write or removal of the same pod supersedes has the outcome of the newer one. Rejects with the {@link
    * refusal} of the pod.
+   * @param lasting `this-boot` does not wait for the disk. It suffices if nothing of the record, nor of the one that it
+   *   replaces, is valid after a reboot: {@link load} ignores such records of an earlier boot
    */
-  async write(record: PodRecord): Promise<void> {
+  async write(record: PodRecord, lasting: Lasting = 'durable'): Promise<void> {
     this.#assertKnown(record.podUid);
     // Awaits nothing once the boot id is known, so that writes queue in the order of their calls.
     const bootId = this.#bootId ?? (await this.#readBootId());
-    await this.#inTime(record.podUid, this.#put(record.podUid, { record: encodeRecord(record, bootId) }));
+    await this.#inTime(record.podUid, this.#put(record.podUid, { record: encodeRecord(record, bootId), lasting }));
   }
 
   /**
    * Removes a pod's record; a missing record is not an error. Rejects with JOURNAL_UNAVAILABLE: the record may still
    * exist then, and {@link check} tries again. Rejects with the {@link refusal} of the pod.
-   * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred
-   *   requests: if the record reappears after a crash of the machine, it is from an earlier boot and ignored
+   * @param lasting as for {@link write}: after a crash of the machine, the record may reappear
    */
-  async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
+  async remove(podUid: string, lasting: Lasting = 'durable'): Promise<void> {
     this.#assertKnown(podUid);
-    await this.#inTime(podUid, this.#put(podUid, { removed: removal }));
+    await this.#inTime(podUid, this.#put(podUid, { record: undefined, lasting }));
   }
 
   #assertKnown(podUid: string): void {
@@ -245,7 +252,8 @@ export class Journal {
     const name = recordFile(podUid);
     const waiting = this.#next.get(name);
     if (waiting !== undefined) {
-      waiting.content = content;
+      // The caller of the superseded change relies on the outcome of this one.
+      waiting.content = { ...content, lasting: longer(content.lasting, waiting.content.lasting) };
       return waiting;
     }
     const change: QueuedChange = { content, done: Promise.resolve(), startedAt: undefined };
@@ -258,25 +266,28 @@ export class Journal {
     return change;
   }
 
-  async #applyContent(podUid: string, name: string, content: Content, onStart?: () => void): Promise<void> {
+  async #applyContent(podUid: string, name: string, { record, lasting }: Content, onStart?: () => void): Promise<void> {
+    // After a failure, the disk may have any of the pod's records, also one that outlives the boot.
+    const hasFailed = this.#unremoved.has(podUid) || this.#unwritten.has(podUid);
+    const isDurable = hasFailed || lasting === 'durable';
     try {
-      await this.#change(() => this.#changeFile(name, content), onStart);
+      await this.#change(() => this.#changeFile(name, record, isDurable), onStart);
     } catch (error) {
       this.#settled(podUid);
-      if ('removed' in content) this.#unremoved.add(podUid);
-      else this.#unwritten.set(podUid, content.record);
+      if (record === undefined) this.#unremoved.add(podUid);
+      else this.#unwritten.set(podUid, record);
       throw this.#availability.setUnavailable(error, join(this.folder, name), podUid);
     }
     this.#settled(podUid);
-    // A removal needs no disk space: its success does not prove that a write succeeds.
-    if ('record' in content) this.#availability.setAvailable();
+    // A removal needs no disk space, and the page cache no disk: their success does not prove that the disk works.
+    if (record !== undefined && isDurable) this.#availability.setAvailable();
   }
 
-  #changeFile(name: string, content: Content): Promise<void> {
-    if ('record' in content)
-      return this.#stateFolder.use((folder) => replaceFile(this.folder, folder, name, content.record));
+  #changeFile(name: string, record: Buffer | undefined, isDurable: boolean): Promise<void> {
+    if (record !== undefined)
+      return this.#stateFolder.use((folder) => replaceFile(this.folder, isDurable ? folder : undefined, name, record));
     // Only a sync needs the open folder. It is verified in the thread pool, which takes longer than the removal itself.
-    if (content.removed === 'this-boot') return removeFile(this.folder, undefined, name);
+    if (!isDurable) return removeFile(this.folder, undefined, name);
     return this.#stateFolder.use((folder) => removeFile(this.folder, folder, name));
   }
 
@@ -354,3 +365,5 @@ export class Journal {
     await this.#stateFolder.close();
   }
 }
+
+const longer = (a: Lasting, b: Lasting): Lasting => (a === 'durable' ? a : b);

@@ -132,6 +132,41 @@ test('a transaction that did not begin because of a failed fsync is removed from
   expect(written()).not.toHaveProperty('transaction');
 });
 
+test('only a record that is valid after a reboot, or replaces one that is, waits for the disk', async () => {
+  const { journal, registry } = runtime.node;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const cache = {
+    policy: { kind: 'absolute', size: bytes(MiB) },
+    source: 'asked',
+    annotated: false,
+  } as const;
+  await journal.restored();
+  const folder = await open(runtime.stateFolder);
+  const sync = vi.spyOn(Object.getPrototypeOf(folder) as FileHandle, 'sync');
+  await folder.close();
+  const synced = async (change: () => Promise<unknown>): Promise<boolean> => {
+    sync.mockClear();
+    await change();
+    return sync.mock.calls.length > 0;
+  };
+  try {
+    const found: boolean[] = [];
+    const first = journal.begin(pod, [step], { volumes: new Map() });
+    found.push(await synced(() => first));
+    expect(written()).toMatchObject({ transaction: { steps: [step] } });
+    found.push(await synced(async () => (await first).end('done', new Map())));
+    found.push(await synced(() => journal.setVolumes(pod, new Map([['cache', cache]]))));
+    const second = journal.begin(pod, [step], { volumes: new Map([['cache', cache]]) });
+    found.push(await synced(() => second));
+    found.push(await synced(async () => (await second).end('done', new Map())));
+    expect(found).toEqual([false, false, true, true, true]);
+    expect(readdirSync(runtime.stateFolder)).toEqual([]);
+  } finally {
+    sync.mockRestore();
+  }
+});
+
 test('an update of a transaction from an earlier process counts as unanswered, and is dropped with its pod', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;

@@ -194,7 +194,6 @@ describe('a bad journal file', () => {
   afterEach(() => state.remove());
 
   const bad: [string, () => void][] = [
-    ['empty', () => writeFileSync(state.path(recordName), '')],
     ['of an earlier version', () => writeFileSync(state.path(recordName), '{"version":2}')],
     ['of another pod', () => renameSync(state.path(`${uid(2)}.json`), state.path(recordName))],
     ['too large', () => truncateSync(state.path(recordName), MiB + 1)],
@@ -242,9 +241,19 @@ describe('a bad journal file', () => {
       writeFileSync(state.path(recordName), content.subarray(0, length));
       expect(await journal.load()).toEqual(length >= content.length - 1 ? [ofThisBoot(numbered(1))] : []);
     }
-    expect(state.counters.snapshot().journalFaults).toEqual({ bad_record: content.length - 1 });
+    // An empty file is not counted.
+    expect(state.counters.snapshot().journalFaults).toEqual({ bad_record: content.length - 2 });
     expect(readdirSync(state.folder).sort()).toEqual([recordName, `${recordName}.bad`]);
     expect(state.logged).toHaveLength(1);
+  });
+
+  test('an empty journal file, which a crash of the machine can leave, is removed without a fault', async () => {
+    const journal = await state.open();
+    await journal.write(numbered(1, uid(2)));
+    writeFileSync(state.path(recordName), '');
+    expect(await journal.load()).toEqual([ofThisBoot(numbered(1, uid(2)))]);
+    expect(readdirSync(state.folder)).toEqual([`${uid(2)}.json`]);
+    expect([state.counters.snapshot().journalFaults, state.logged]).toEqual([{}, []]);
   });
 
   test('bad journal files are stored under another name, up to the newest sixteen of them', async () => {
