@@ -22,8 +22,6 @@ export interface ShimPlaces {
   readonly stateFolder?: string;
   /** The kubelet root. Default: a folder that all shims of the run share. */
   readonly kubeletRoot?: string;
-  /** A module that is loaded before the shim. */
-  readonly preload?: string;
   /** The folder of `npm run package` to run instead of this build. */
   readonly packaged?: string;
   /** The single executable to run instead of this build. */
@@ -48,7 +46,7 @@ export function spawnShim(
   places: ShimPlaces,
   environment: Readonly<Record<string, string>> = {},
 ): Shim {
-  const { backend, cgroupRoot, profile, preload, packaged, executable, flags = [] } = places;
+  const { backend, cgroupRoot, profile, packaged, executable, flags = [] } = places;
   const stateFolder = places.stateFolder ?? children.path(`${name}-state`);
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
@@ -56,11 +54,12 @@ export function spawnShim(
   const resizeSocket = `${socket}.resize`;
   const state = ['--state-folder', stateFolder, '--resize-listen', `unix://${resizeSocket}`];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
-  const preloading = preload === undefined ? [] : ['--import', preload];
+  // The packaged program is measured as it is.
+  const preloading = packaged === undefined ? ['--import', builtFile('tools/bench-inside.js')] : [];
   const program = packaged === undefined ? builtFile(PROGRAM) : join(packaged, 'dist', PROGRAM);
   const own = [...args, ...folders, ...state, ...flags];
   const node = [...profiling, ...preloading, program];
-  const all = { ...unitEnvironment(), ...environment };
+  const all = { ...unitEnvironment(), CRI_BENCH_CGROUP_ROOT: cgroupRoot, ...environment };
   const child =
     executable === undefined
       ? children.spawn(name, process.execPath, [...node, ...own], all)

@@ -60,6 +60,7 @@ export const podShares = (containers: readonly Amounts[]): number =>
 
 /** Files that do not change: little usage, and no kills. A kernel with memory and swap accounting has all of them. */
 const otherFiles: Readonly<Record<string, string>> = {
+  'cpu.max.burst': '0',
   'memory.current': String(20 * MiB),
   'memory.high': 'max',
   'memory.low': '0',

@@ -80,12 +80,7 @@ async function measureSize(children: Children, fake: FakePods): Promise<Growth> 
   mkdirSync(kubeletRoot);
   const [loop, metrics] = [children.path(`growth-${pods}.loop`), children.path(`growth-${pods}.metrics`)];
   const flags = ['--metrics-bind', `unix://${metrics}`];
-  const shim = await startShim(
-    children,
-    `growth-${pods}`,
-    { ...fake, kubeletRoot, preload: builtFile('tools/bench-inside.js'), flags },
-    { CRI_BENCH_LOOP: loop },
-  );
+  const shim = await startShim(children, `growth-${pods}`, { ...fake, kubeletRoot, flags }, { CRI_BENCH_LOOP: loop });
   const log = new LogReader(shim.child.logFile);
   await shim.child.until(log.line('registry compared with the backend'));
   log.close();

@@ -1,5 +1,4 @@
 import { mkdirSync, readFileSync } from 'node:fs';
-import { builtFile } from '../built-file.ts';
 import type { Call } from '../client/client.ts';
 import { Connection } from '../client/connection.ts';
 import { type Amounts, amountsAtStart, assertFiles, type FakePod } from '../fake/pods.ts';
@@ -50,7 +49,7 @@ export async function measureResizes({ children, seconds, profile }: WorkOptions
   const shim = await startShim(
     children,
     'shim-resized',
-    { ...fake, profile, stateFolder: `${children.folderOnDisk()}/state`, preload: builtFile('tools/bench-inside.js') },
+    { ...fake, profile, stateFolder: `${children.folderOnDisk()}/state` },
     { CRI_BENCH_NOTES: noted, CRI_BENCH_BACKEND: fake.backend },
   );
   await knows(shim);

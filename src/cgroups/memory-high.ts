@@ -1,6 +1,7 @@
 import { type Bytes, bytes, Code, type Limit, messageOf, Reason, ShimError } from '../core/index.ts';
 import { type CgroupPath, isCgroupVanished, isOverwritten } from './file.ts';
 import type { CgroupTree } from './tree.ts';
+import { parseLimit } from './values/controller-files.ts';
 
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 
@@ -49,13 +50,19 @@ export async function restoreMarkedHigh(
 
 /**
  * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own
- * value whenever a property of the unit changes or systemd reloads.
+ * value whenever a property of the unit changes or systemd reloads. Returns the value in force afterwards.
  */
-async function writeHigh(tree: Pick<MemoryHighTree, 'write'>, cgroup: CgroupPath, value: Limit<Bytes>): Promise<void> {
+async function writeHigh(
+  tree: Pick<MemoryHighTree, 'write' | 'readHigh'>,
+  cgroup: CgroupPath,
+  value: Limit<Bytes>,
+): Promise<Limit<Bytes>> {
   try {
-    await tree.write(cgroup, { file: 'memory.high', value });
+    const { found } = await tree.write(cgroup, { file: 'memory.high', value });
+    return parseLimit(found, 'memory.high');
   } catch (error) {
     if (!isOverwritten(error)) throw error;
+    return tree.readHigh(cgroup);
   }
 }
 
@@ -92,8 +99,7 @@ export class TemporaryMemoryHigh {
       this.#previous = found;
     }
     if (this.#hasEnded()) return found;
-    await this.#set(limit);
-    return this.tree.readHigh(this.cgroup);
+    return this.#set(limit);
   }
 
   /**
@@ -110,12 +116,14 @@ export class TemporaryMemoryHigh {
   }
 
   /** If {@link restore} was called during the write, restores memory.high again. */
-  async #set(limit: Bytes): Promise<void> {
+  async #set(limit: Bytes): Promise<Limit<Bytes>> {
     this.#pending = limit;
-    await writeHigh(this.tree, this.cgroup, limit);
+    const found = await writeHigh(this.tree, this.cgroup, limit);
     this.#written = limit;
+    if (!this.#hasEnded()) return found;
     // If this fails too, the caller can restore the value that `onChange` recorded.
-    if (this.#hasEnded()) await this.restore();
+    await this.restore();
+    return this.tree.readHigh(this.cgroup);
   }
 
   /**

@@ -129,7 +129,7 @@ export class DriverCgroupTree extends CgroupTree {
    * clears cpusets for which it has no value (systemd src/core/cgroup.c, cgroup_context_apply).
    */
   #overwrittenBySystemd(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
-    const { cpuMax } = this.readLimitsNow(cgroup);
+    const cpuMax = this.readCpuMax(cgroup);
     const quota = cpuMax && written !== 'cpu.max' ? [{ file: 'cpu.max', value: cpuMax } as const] : [];
     const oomGroup = this.readOomGroup(cgroup);
     const cpusets = CPUSETS.flatMap((key) => {
@@ -144,7 +144,7 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   async #rewrite(cgroup: CgroupPath, one: CgroupWrite): Promise<void> {
-    const { cpuMax } = this.readLimitsNow(cgroup);
+    const cpuMax = this.readCpuMax(cgroup);
     // A quota other than the rounded one was set by another process.
     if (one.file === 'cpu.max' && (cpuMax === undefined || !isRoundedInUnit(cgroup, one.value, cpuMax))) return;
     await super.write(cgroup, one);

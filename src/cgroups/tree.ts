@@ -118,9 +118,14 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   readLimitsNow(cgroup: CgroupPath): CgroupLimits {
     return {
       memoryMax: this.readMemoryMax(cgroup),
-      cpuMax: this.#optional(cgroup, 'cpu.max', parseCpuMax),
+      cpuMax: this.readCpuMax(cgroup),
       cpuWeight: this.#optional(cgroup, 'cpu.weight', parseCpuWeight),
     };
+  }
+
+  /** Reads cpu.max. Undefined if the kernel or the cgroup does not have it. Throws like {@link readLimits}. */
+  readCpuMax(cgroup: CgroupPath): CpuMax | undefined {
+    return this.#optional(cgroup, 'cpu.max', parseCpuMax);
   }
 
   /** Reads memory.swap.max. Undefined if the kernel has no swap accounting. */

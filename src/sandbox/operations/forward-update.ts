@@ -182,7 +182,7 @@ async function valuesNow(
     if (container?.state !== ContainerState.CONTAINER_RUNNING) return undefined;
     const cgroup = await node.cgroups.of(container, pod);
     if (cgroup === undefined) return undefined;
-    const found = await readContainer(node.tree, cgroup, containerId);
+    const found = readContainer(node.tree, cgroup, containerId);
     const now = withExactQuota(found, cgroup, container.resources);
     if (now === undefined) return undefined;
     const others = otherValues(node.tree, cgroup, container.resources, request, now.memory);

@@ -65,7 +65,7 @@ export async function readPod(
     // The sandbox's own container has no limits.
     if (id === undefined || id === pod.sandboxId) continue;
     if (hasEnded(tree, `${cgroup}/${name}`, id, declared)) continue;
-    const container = await readContainer(tree, `${cgroup}/${name}`, id);
+    const container = readContainer(tree, `${cgroup}/${name}`, id);
     if (container !== undefined) containers.push(container);
   }
   return {
@@ -104,14 +104,10 @@ export function overheadOf({ overhead }: PodDescription): PodState['overhead'] {
 }
 
 /** Reads the limits of one container's cgroup. Undefined when the container has just ended. */
-export async function readContainer(
-  tree: CgroupTree,
-  cgroup: CgroupPath,
-  id: string,
-): Promise<LiveContainer | undefined> {
+export function readContainer(tree: CgroupTree, cgroup: CgroupPath, id: string): LiveContainer | undefined {
   try {
-    const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
-    return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, ...burstIn(tree, cgroup) };
+    const memory = tree.readMemoryMax(cgroup);
+    return { id, memory, cpu: tree.readCpuMax(cgroup) ?? NO_CPU_LIMIT, ...burstIn(tree, cgroup) };
   } catch (error) {
     if (isCgroupVanished(error)) return undefined;
     throw error;

@@ -277,11 +277,11 @@ function differencesIn(
   { memory, cpu, swap, settings = {} }: ContainerStep,
 ): readonly Difference[] {
   const found: Difference[] = [];
-  const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
+  const memoryMax = tree.readMemoryMax(cgroup);
   const differs = (file: string, asked: string | number, has: string | number): void =>
     void found.push({ file: `${cgroup}/${file}`, asked: String(asked), has: String(has) });
   if (memory !== undefined && !tree.holds(memory.to, memoryMax)) differs('memory.max', memory.to, memoryMax);
-  const { quota, period } = cpuMax ?? NO_CPU_LIMIT;
+  const { quota, period } = tree.readCpuMax(cgroup) ?? NO_CPU_LIMIT;
   // The runtime may choose another period.
   if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
     differs('cpu.max', cpu.to.quota, quota);
@@ -305,8 +305,7 @@ export function burstCgroup(pod: PodDescription, { id }: BurstStep): CgroupPath 
 /** Sets a burst, or the largest one that the present quota allows: it may have changed since the step was planned. */
 export async function writeBurst(tree: CgroupTree, pod: PodDescription, step: BurstStep): Promise<void> {
   const cgroup = burstCgroup(pod, step);
-  const { cpuMax } = tree.readLimitsNow(cgroup);
-  const to = loweredBurst(step.to, cpuMax) ?? step.to;
+  const to = loweredBurst(step.to, tree.readCpuMax(cgroup)) ?? step.to;
   await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
 }
 

@@ -191,10 +191,10 @@ interface Finding {
   readonly has: string;
 }
 
-function limitsIn(tree: CgroupTree, cgroup: CgroupPath): EffectiveLimits {
-  const { memoryMax: memory, cpuMax: cpu = NO_CPU_LIMIT } = tree.readLimitsNow(cgroup);
-  return { memory, cpu };
-}
+const limitsIn = (tree: CgroupTree, cgroup: CgroupPath): EffectiveLimits => ({
+  memory: tree.readMemoryMax(cgroup),
+  cpu: tree.readCpuMax(cgroup) ?? NO_CPU_LIMIT,
+});
 
 function* limitsFound(
   tree: CgroupTree,

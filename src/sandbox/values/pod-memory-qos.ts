@@ -7,11 +7,13 @@ import { requestsAfter, requestsNow } from '../admission/pod-level.ts';
 import { amountsNow } from '../admission/pod-requests.ts';
 import type { Node } from '../node.ts';
 import {
+  MEMORY_HIGH,
   MEMORY_QOS_FILES,
   type MemoryQosNode,
   memoryQosAfter,
   type PossibleRequests,
   sizeIn,
+  type WantedMemory,
 } from '../plan/memory-qos-change.ts';
 import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import type { UnifiedChange } from '../plan/step.ts';
@@ -59,7 +61,8 @@ export function memoryQosOf(
     ofContainer({ name, resources }, cgroup, { memory }) {
       const wanted = { limit: memory, request: memoryRequestIn(desired.memoryRequests, name) };
       if (wanted.limit === undefined && wanted.request === undefined) return NONE;
-      const settings = cgroup === undefined ? settingsIn(resources) : filesOf(tree, cgroup);
+      const settings = cgroup === undefined ? settingsIn(resources) : filesOf(tree, cgroup, wanted);
+      if (!isDerivable(settings, wanted)) return NONE;
       const limit = cgroup === undefined ? storedLimits(resources)?.memory : tree.readMemoryMax(cgroup);
       const requests = possibleRequests(declared.get(name), settings, wanted.request);
       return derived(settings, memoryQosAfter({ limit: limit ?? 'max', settings, requests, wanted }, known));
@@ -68,7 +71,8 @@ export function memoryQosOf(
       const [before, after] = [requestsNow(state, desired).memory, requestsAfter(state, desired).memory];
       const wanted = { limit: memory, request: before === after ? undefined : after };
       if (wanted.limit === undefined && wanted.request === undefined) return [];
-      const settings = filesOf(tree, podCgroup(pod));
+      const settings = filesOf(tree, podCgroup(pod), wanted);
+      if (!isDerivable(settings, wanted)) return [];
       const requests = { declared: [before], supposed: [] };
       const { now, then } = derived(
         settings,
@@ -88,15 +92,25 @@ const derived = (settings: Settings, then: Settings): DerivedSettings => ({
 
 /**
  * Reads the files and includes a temporary memory.high: none exists under the pod's lock, and a derived value may have
- * the mark by chance.
+ * the mark by chance. Reads only memory.high if the others do not matter.
  */
-function filesOf(tree: CgroupTree, cgroup: CgroupPath): Settings {
-  return Object.fromEntries(
-    MEMORY_QOS_FILES.flatMap((file) => {
-      const found = tree.readSetting(cgroup, file);
-      return found === undefined ? [] : [[file, found.trim()]];
-    }),
+function filesOf(tree: CgroupTree, cgroup: CgroupPath, wanted: WantedMemory): Settings {
+  const read = (file: string): Settings => {
+    const found = tree.readSetting(cgroup, file);
+    return found === undefined ? {} : { [file]: found.trim() };
+  };
+  const high = read(MEMORY_HIGH);
+  if (!isDerivable(high, wanted)) return high;
+  return MEMORY_QOS_FILES.reduce(
+    (settings, file) => (file in settings ? settings : { ...settings, ...read(file) }),
+    high,
   );
+}
+
+/** Whether a value may be derived from what changes: a new limit changes only memory.high, and no limit is derived. */
+function isDerivable(settings: Settings, { request }: WantedMemory): boolean {
+  const high = sizeIn(settings, MEMORY_HIGH);
+  return request !== undefined || (high !== undefined && high !== 'max');
 }
 
 function possibleRequests(

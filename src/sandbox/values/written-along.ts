@@ -139,7 +139,7 @@ export async function withStoredValues(
   for (const target of targets) {
     const container = described.get(target.id);
     const now = containers.get(target.id);
-    const cgroup = container && (await node.cgroups.of(container, pod));
+    const cgroup = container && (node.cgroups.stored(target.id) ?? (await node.cgroups.locate(container, pod)));
     if (now === undefined || container === undefined || cgroup === undefined) complete.push(target);
     else {
       cgroups.set(target.id, cgroup);
