@@ -1,6 +1,5 @@
 /** Reads /proc (the cgroup of a process, sizes of the node's memory), and determines the node's cgroup version. */
-import { readFileSync } from 'node:fs';
-import { access, statfs } from 'node:fs/promises';
+import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Code, errnoOf, KiB, messageOf, Reason, ShimError } from '../core/index.ts';
 import { CGROUP_ROOT, type CgroupPath } from './file.ts';
@@ -61,14 +60,11 @@ export function meminfoSize(procRoot: string, name: 'MemTotal' | 'SwapFree'): nu
  * Returns the cgroup version mounted at a root: 2 for cgroup2, 1 for version 1 and for the hybrid layout (whose limits
  * are those of version 1), undefined if nothing is mounted.
  */
-export async function cgroupVersion(root = CGROUP_ROOT): Promise<1 | 2 | undefined> {
-  const [fileSystem, controllers] = await Promise.all([
-    statfs(root).catch(() => undefined),
-    access(join(root, 'cgroup.controllers')).then(
-      () => true,
-      () => false,
-    ),
-  ]);
-  if (fileSystem === undefined) return undefined;
-  return fileSystem.type === CGROUP2_MAGIC || controllers ? 2 : 1;
+export function cgroupVersion(root = CGROUP_ROOT): 1 | 2 | undefined {
+  try {
+    const isCgroup2 = statfsSync(root).type === CGROUP2_MAGIC || existsSync(join(root, 'cgroup.controllers'));
+    return isCgroup2 ? 2 : 1;
+  } catch {
+    return undefined;
+  }
 }

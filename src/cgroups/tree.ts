@@ -85,7 +85,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /** Returns the cgroup version at the root; see {@link cgroupVersion}. */
-  version(): Promise<1 | 2 | undefined> {
+  version(): 1 | 2 | undefined {
     return cgroupVersion(this.root);
   }
 

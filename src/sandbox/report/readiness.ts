@@ -9,7 +9,7 @@ import type { Node } from '../node.ts';
 export async function readinessOf(node: Node): Promise<ReadinessReport> {
   const checks = [
     await backendCheck(node.backend),
-    await cgroupsCheck(node.tree),
+    cgroupsCheck(node.tree),
     await journalCheck(node.journal),
     await volumesCheck(node.volumes),
     ...(await recordsChecks(node.journal)),
@@ -24,9 +24,9 @@ async function backendCheck(backend: Backend): Promise<ReadinessCheck> {
   return { name, ready: false, says: `does not answer within ${ANSWER_MS} ms: resizes fail until it does` };
 }
 
-async function cgroupsCheck(tree: CgroupTree): Promise<ReadinessCheck> {
+function cgroupsCheck(tree: CgroupTree): ReadinessCheck {
   const name = 'cgroups';
-  const version = await tree.version();
+  const version = tree.version();
   if (version === 2) return { name, ready: true, says: 'version 2' };
   const found = version === undefined ? 'nothing' : 'version 1, or the hybrid layout,';
   return { name, ready: false, says: `resizes need cgroup v2: found ${found} at ${tree.root}` };

@@ -293,8 +293,8 @@ describe('the cgroup of a process', () => {
   });
 
   test('detects the cgroup version of a folder, and lists the children of a cgroup', async () => {
-    expect(await cgroupVersion()).toBe(2);
-    expect(await cgroupVersion('/proc')).toBe(1);
+    expect(cgroupVersion()).toBe(2);
+    expect(cgroupVersion('/proc')).toBe(1);
     mkdirSync(inRoot(`${parent}/pod2`));
     expect([...tree.children(parent)].sort()).toEqual(['pod1', 'pod2']);
     rmdirSync(inRoot(`${parent}/pod2`));
