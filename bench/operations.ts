@@ -76,7 +76,7 @@ export const operations: readonly Operation[] = [
     name: 'RuntimeConfig, handled',
     backend: 'empty',
     clients: ['kubelet', 'grpc-js'],
-    inFlight: [1],
+    inFlight: few,
     call: runtimeCall('RuntimeConfig'),
     answer: 'as long',
   },

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { builtFile } from '../built-file.ts';
@@ -6,20 +7,27 @@ import { startPeer, startRelay } from '../calls/sides.ts';
 import type { Child, Children } from '../children.ts';
 import { Connection } from '../client/connection.ts';
 import { loadByGo } from '../client/go.ts';
+import { amountsAtStart } from '../fake/pods.ts';
+import { type FakePods, startFakePods } from '../fake/start.ts';
 import type { GoPrograms } from '../go/programs.ts';
-import { version } from '../operations.ts';
+import { LogReader } from '../log-reader.ts';
+import { runtimeCall, version } from '../operations.ts';
 import { type Resident, residentMB } from '../process-use.ts';
-import { spawnShim } from '../shim.ts';
+import { bytes } from '../protobuf.ts';
+import { type Shim, spawnShim } from '../shim.ts';
+import { connectWhenThere } from '../sockets.ts';
 import { median } from '../statistics.ts';
 import type { WorkOptions } from './options.ts';
-import { answer, type Started, whereInstalled } from './packaged.ts';
+import { type Started, whereInstalled } from './packaged.ts';
+import { resizePodCall, stateOf } from './resize-api.ts';
 import { part, type WorkResult } from './result.ts';
 
 const DAEMONS = 3;
-/** Number of calls that kubelet makes first. */
-const CALLS = 5;
-/** V8 waits for 8 s without work, and once more after a collection, before it returns memory. */
-const IDLE_MS = 20_000;
+const NODE = { pods: 20, containers: 2 };
+/** After this time, the memory of the start has been released: resizes come at any time later. */
+const STARTED_MS = 20_000;
+/** Time between the last call and the measurement. */
+const IDLE_MS = 60_000;
 const IN_FLIGHT = 16;
 const SAMPLE_MS = 50;
 
@@ -30,22 +38,31 @@ interface Measured {
 }
 
 /**
- * Measures the memory of the packaged daemon, the single executable, the byte relay and the typed proxy, first when
- * they have been idle for a while and then under load. Also measures Node without a program.
+ * Measures the memory of the packaged daemon, the single executable, the byte relay and the typed proxy: when they have
+ * been idle for a minute after a client has connected and, of the shims, each pod has been resized twice; then under
+ * load. Also measures Node without a program.
  */
 export async function measureMemory(options: WorkOptions): Promise<WorkResult[]> {
-  return whereInstalled('packaged-idle', options, (started) => measureAll(options, started));
+  const fake = await startFakePods(options.children, 'fake-memory', NODE);
+  const results = await whereInstalled('packaged-idle', options, ({ places, environment }) =>
+    measureAll(options, fake, {
+      places: { ...places, backend: fake.backend, cgroupRoot: fake.cgroupRoot },
+      environment,
+    }),
+  );
+  await fake.stop();
+  return results;
 }
 
-async function measureAll(options: WorkOptions, started: Started): Promise<WorkResult[]> {
+async function measureAll(options: WorkOptions, fake: FakePods, started: Started): Promise<WorkResult[]> {
   const { children, programs } = options;
-  const { backend } = started.places;
+  const { backend } = fake;
   const executable = await obtainExecutable(children);
   const measured: Measured[] = [
-    { name: 'Packaged daemon', processes: await startDaemons(children, 'idle', started) },
+    { name: 'Packaged daemon', processes: await startDaemons(children, 'idle', fake, started) },
     ...(executable === undefined
       ? []
-      : [{ name: 'Single executable', processes: await startDaemons(children, 'sea', started, executable) }]),
+      : [{ name: 'Single executable', processes: await startDaemons(children, 'sea', fake, started, executable) }]),
     { name: 'Byte relay', processes: [await startRelay(children, 'idle', backend)] },
     ...(programs === undefined
       ? []
@@ -80,17 +97,44 @@ const rowsOf = (name: string, when: string, found: readonly Resident[]): WorkRes
 async function startDaemons(
   children: Children,
   name: string,
+  fake: FakePods,
   { places, environment }: Started,
   executable?: string,
 ): Promise<Measured['processes']> {
+  // As after a start of the machine: the pages of a file that has just been written are all in memory, and the kernel
+  // maps them along with the pages that the process uses.
+  if (executable !== undefined) execFileSync('dd', [`if=${executable}`, 'iflag=nocache', 'count=0', 'status=none']);
   const own = executable === undefined ? places : { ...places, executable };
-  const processes: { readonly child: Child; readonly socket: string }[] = [];
+  const processes: Shim[] = [];
   for (let index = 0; index < DAEMONS; index += 1) {
     const shim = spawnShim(children, `${name}-${index}`, own, environment);
-    await answer(shim, CALLS);
     processes.push(shim);
   }
+  await Promise.all(processes.map(({ child }) => child.until(delay(STARTED_MS))));
+  for (const shim of processes) await use(shim, fake);
   return processes;
+}
+
+/** Connects as kubelet does, asks for all containers, and resizes each pod up and down. The connection stays open. */
+async function use({ child, socket, resizeSocket }: Shim, { pods }: FakePods): Promise<void> {
+  const kubelet = await child.until(connectWhenThere(socket));
+  await child.until(kubelet.call(version));
+  const log = new LogReader(child.logFile);
+  await child.until(log.line('registry compared with the backend'));
+  log.close();
+  for (const { id } of pods.flatMap(({ containers }) => containers))
+    await child.until(kubelet.call(runtimeCall('ContainerStatus', bytes(1, id))));
+  const agent = await child.until(Connection.open(resizeSocket));
+  for (const more of [64, 0])
+    for (const pod of pods) {
+      const amounts = pod.containers.map((_, index) => {
+        const { memoryMi, milliCpu } = amountsAtStart(index);
+        return { memoryMi: memoryMi + more, milliCpu };
+      });
+      const state = stateOf(await child.until(agent.call(resizePodCall(pod, amounts))));
+      if (state !== 'COMPLETED') throw new Error(`a resize is ${state}`);
+    }
+  agent.close();
 }
 
 /** Builds the single executable unless it is up to date. Undefined if npm has no Node for the architecture. */

@@ -11,6 +11,9 @@ export const CHECK_MS = 5_000;
 export const MARGIN = 16 * MiB;
 /** Growth of the resident memory between two checks, in bytes, that does not count as a burst. */
 const NOISE = MiB;
+/** When this many checks in a row have found no growth, a smaller margin applies: what was used then is not in use. */
+export const SETTLED_CHECKS = 6;
+export const SETTLED_MARGIN = 4 * MiB;
 
 /** The system interface of {@link MemoryRelease}. */
 export interface MemoryOptions {
@@ -18,50 +21,66 @@ export interface MemoryOptions {
   readonly rss: () => number;
   /** Collects all garbage. */
   readonly collect: () => void;
-  /** Collects all garbage, and compiled code: most has only run at the start. */
+  /** Collects all garbage, and compiled code: most has only run at the start, or for a few calls. */
   readonly collectCode: () => void;
   /** Returns free memory of the allocator to the kernel. */
   readonly trim: () => void;
-  /** Unmaps pages of the program's file, most of which only the start has used. */
+  /** Unmaps pages of the program's file, most of which only the start or a few calls have used. */
   readonly unmap: () => void;
 }
 
 /**
- * Returns memory to the kernel after the start and after bursts of calls. By itself, V8 collects nothing in an idle
- * process, and glibc keeps free memory between pieces in use. Calls wait during a collection; there is one after the
- * start and one after each burst.
+ * Returns memory to the kernel after the start, after bursts of calls, and after a while without growth. By itself, V8
+ * collects nothing in an idle process, and glibc keeps free memory between pieces in use. Calls wait during a
+ * collection; there is one after the start, one after each burst, and one each time that {@link SETTLED_MARGIN} has been
+ * used and the memory has not grown since.
  */
 export class MemoryRelease {
-  /** The lowest resident memory since the memory of the start was released. */
+  /** The lowest resident memory since the last collection. Undefined until the memory of the start is released. */
   #least: number | undefined;
+  /** The resident memory after the last collection of code. */
+  #settled = 0;
   #last = -1;
-  #isCollected = false;
+  /** Checks in a row without growth. */
+  #quiet = 0;
+  #collected: 'garbage' | 'code' | undefined;
   #isUnmapped = false;
 
   constructor(private readonly options: MemoryOptions) {}
 
   /** Checks the memory; call it regularly. Collects when memory no longer grows, and trims at the next call. */
   check(): void {
-    if (this.#isCollected) {
-      this.#isCollected = false;
+    if (this.#collected !== undefined) {
       this.options.trim();
-      const isFirst = this.#least === undefined;
-      if (isFirst) this.options.unmap();
+      this.#isUnmapped = this.#collected === 'code';
+      if (this.#isUnmapped) {
+        this.options.unmap();
+        this.#quiet = 0;
+      }
+      this.#collected = undefined;
       this.#least = this.#last = this.options.rss();
-      this.#isUnmapped = isFirst;
       return;
     }
     const rss = this.options.rss();
     // By now, pages in use are mapped again: the lowest value includes them.
-    if (this.#isUnmapped) this.#least = this.#last = rss;
+    if (this.#isUnmapped) this.#least = this.#last = this.#settled = rss;
     this.#isUnmapped = false;
-    const grows = rss > this.#last + NOISE;
+    this.#quiet = rss > this.#last + NOISE ? 0 : this.#quiet + 1;
     this.#last = rss;
     if (this.#least !== undefined) this.#least = Math.min(this.#least, rss);
-    if (grows || rss < (this.#least ?? 0) + MARGIN) return;
-    if (this.#least === undefined) this.options.collectCode();
+    this.#collected = this.#due(rss);
+    if (this.#collected === undefined) return;
+    if (this.#collected === 'code') this.options.collectCode();
     else this.options.collect();
-    this.#isCollected = true;
+  }
+
+  /** Returns what is to be collected now. */
+  #due(rss: number): 'garbage' | 'code' | undefined {
+    if (this.#quiet === 0) return undefined;
+    const least = this.#least;
+    if (least === undefined) return 'code';
+    if (this.#quiet >= SETTLED_CHECKS && rss >= this.#settled + SETTLED_MARGIN) return 'code';
+    return rss >= least + MARGIN ? 'garbage' : undefined;
   }
 }
 

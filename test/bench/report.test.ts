@@ -18,35 +18,46 @@ const verdictOf = (name: string, given: Parameters<typeof results>[0]) => {
 test('a latency limit is a multiple of the time that the relay adds', () => {
   const name = 'Version, 1 in flight: time that the shim adds';
   const at = (p50us: number) => verdictOf(name, { measurements: [measurement('Version', 1, side(p50us, 1))] });
-  expect(at(130)).toMatchObject({ figure: 1.5, isMet: true, limit: 'at most 1.5' });
-  expect(at(131)).toMatchObject({ figure: 1.55, isMet: false });
+  expect(at(128)).toMatchObject({ figure: 1.4, isMet: true, limit: 'at most 1.4' });
+  expect(at(129)).toMatchObject({ figure: 1.45, isMet: false });
 });
 
 test("a throughput limit is a minimum share of the relay's calls per second", () => {
   const name = 'Version, 16 in flight: calls a second';
   const at = (rps: number) => verdictOf(name, { measurements: [measurement('Version', 16, side(1, rps))] });
-  expect(at(relay.rps * 0.95)).toMatchObject({ isMet: true, limit: 'at least 0.95' });
-  expect(at(relay.rps * 0.94)).toMatchObject({ isMet: false });
+  expect(at(relay.rps * 0.93)).toMatchObject({ isMet: true, limit: 'at least 0.93' });
+  expect(at(relay.rps * 0.92)).toMatchObject({ isMet: false });
 });
 
 test('the limit of a call applies to its named client, and to bare frames if grpc-go was not measured', () => {
   const status = 'Status verbose, amended';
-  const [fast, slow] = [side(150, 1), side(151, 1)];
-  const both = [measurement(status, 1, slow), measurement(status, 1, fast, 'frames')];
-  expect(verdictOf(status, { measurements: both })).toMatchObject({ figure: 1.51, isMet: false });
-  expect(verdictOf(status, { measurements: both.slice(1) })).toMatchObject({ figure: 1.5, isMet: true });
-  const handled = [measurement('RuntimeConfig, handled', 1, side(250, 1), 'grpc-js')];
-  expect(verdictOf('RuntimeConfig, handled, grpc-js', { measurements: handled })).toMatchObject({ isMet: true });
-  expect(judge(results({ measurements: [measurement('RuntimeConfig, handled', 1, slow)] }))).toEqual([]);
+  const name = `${status}, 16 in flight`;
+  const [fast, slow] = [side(160, 1), side(161, 1)];
+  const both = [measurement(status, 16, slow), measurement(status, 16, fast, 'frames')];
+  expect(verdictOf(name, { measurements: both })).toMatchObject({ figure: 1.61, isMet: false });
+  expect(verdictOf(name, { measurements: both.slice(1) })).toMatchObject({ figure: 1.6, isMet: true });
+  const amended = [measurement('ContainerStatus, amended', 1, fast, 'frames')];
+  const byFrames = 'ContainerStatus, amended, frames, 1 in flight';
+  expect(verdictOf(byFrames, { measurements: amended })).toMatchObject({ isMet: true });
+  expect(judge(results({ measurements: [measurement('ContainerStatus, amended', 1, slow)] }))).toEqual([]);
+});
+
+test('the CPU time of the calls that kubelet repeats is judged once all are measured', () => {
+  const all = operations.filter(({ inFlight, backend }) => inFlight.length > 1 && backend !== 'fake');
+  const measurements = all.flatMap(({ name }) => [1, 16].map((count) => measurement(name, count, side(1, 1))));
+  const name = 'CPU time of the calls that kubelet repeats';
+  expect(verdictOf(name, { measurements })).toMatchObject({ figure: 1, isMet: true, limit: 'at most 1.75' });
+  const without = measurements.filter(({ op }) => op !== 'Status verbose, amended');
+  expect(judge(results({ measurements: without })).map((verdict) => verdict.name)).not.toContain(name);
 });
 
 test.each([
-  ['ResizePod of 3 containers', 2],
-  ['ResizePod of 3 containers, CPU time', 3],
+  ['ResizePod of 3 containers', 3],
+  ['ResizePod of 3 containers, CPU time', 4],
   ['Recovery of 1,000 pods', 600],
-  ['Packaged daemon, first answer', 100],
-  ['Packaged daemon, memory when idle', 56],
-  ['Single executable, anonymous memory under load', 18],
+  ['Packaged daemon, first answer', 110],
+  ['Packaged daemon, memory when idle', 58],
+  ['Single executable, memory under load', 72],
   ['Storm, ResizePod: slowest pod', 3],
 ])('%s meets its limit at %d and exceeds it above', (name, limit) => {
   expect(verdictOf(name, { workResults: [work(name, limit)] })).toMatchObject({ figure: limit, isMet: true });
@@ -86,7 +97,7 @@ test('each operation with a limit is measured, and the names of limits are uniqu
       inFlight.map((count) => measurement(name, count, side(1, 1), client === 'kubelet' ? 'grpc-go' : client)),
     ),
   );
-  expect(judge(results({ measurements }))).toHaveLength(7);
+  expect(judge(results({ measurements }))).toHaveLength(11);
   expect(new Set(names).size).toBe(names.length);
   expect(new Set(bars.map(({ name }) => name)).size).toBe(bars.length);
 });
@@ -110,9 +121,9 @@ test('table prints aligned columns, and each limit with its figure', () => {
   expect(text).toMatch(/^ {2}of all, in fsync +1\.00 +ms$/m);
   expect(text).toMatch(/^Packaged daemon, first answer \(Node 26\.10\.0\) +99\.50 +ms$/m);
   expect(text).toMatch(
-    /^Version, 1 in flight: time that the shim adds +at most 1\.5 +2\.50 +times the relay's +NOT MET$/m,
+    /^Version, 1 in flight: time that the shim adds +at most 1\.4 +2\.50 +times the relay's +NOT MET$/m,
   );
-  expect(text).toMatch(/^Packaged daemon, first answer +at most 100 +99\.50 +ms +met$/m);
+  expect(text).toMatch(/^Packaged daemon, first answer +at most 110 +99\.50 +ms +met$/m);
 });
 
 test('json prints everything in one object, with the limits', () => {

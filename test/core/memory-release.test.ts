@@ -1,7 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Madvise } from '../../src/core/memory-release.ts';
-import { MARGIN, MemoryRelease, programMappings, unchangedMappings, unmap } from '../../src/core/memory-release.ts';
+import {
+  MARGIN,
+  MemoryRelease,
+  programMappings,
+  SETTLED_CHECKS,
+  SETTLED_MARGIN,
+  unchangedMappings,
+  unmap,
+} from '../../src/core/memory-release.ts';
 
 describe('release of memory', () => {
   const IDLE = 80_000_000;
@@ -79,8 +87,33 @@ describe('release of memory', () => {
       expect(look(release, afterTrim, afterTrim, afterTrim, afterTrim)).toEqual([]);
     });
 
-    test('memory of a burst is not released if it is below the margin', () => {
+    test('memory of a burst is not released immediately if it is below the margin', () => {
       expect(look(released(), IDLE, IDLE + MARGIN - 1, IDLE + MARGIN - 1, IDLE + MARGIN - 1)).toEqual([]);
+    });
+
+    const inARow = (size: number): readonly number[] => Array<number>(SETTLED_CHECKS).fill(size);
+
+    test('less memory is released with the code that has run, once, when it has not grown for a while', () => {
+      const release = released();
+      const grown = IDLE + SETTLED_MARGIN;
+      expect(look(release, IDLE, grown, ...inARow(grown))).toEqual(['collect code']);
+      expect(look(release, grown)).toEqual(['trim', 'unmap']);
+      expect(look(release, IDLE, ...inARow(IDLE))).toEqual([]);
+      expect(look(release, ...inARow(grown - 1))).toEqual([]);
+    });
+
+    test('what stays after a burst is released with the code that has run when it has not grown for a while', () => {
+      const release = released();
+      afterTrim = IDLE + SETTLED_MARGIN;
+      const most = IDLE + MARGIN;
+      expect(look(release, IDLE, most, most, most)).toEqual(['collect', 'trim']);
+      expect(look(release, ...inARow(afterTrim))).toEqual(['collect code', 'trim', 'unmap']);
+    });
+
+    test('memory that grows all the time is not released', () => {
+      const release = released();
+      const growing = Array.from({ length: 20 }, (_, index) => IDLE + 2_000_000 * index);
+      expect(look(release, ...growing)).toEqual([]);
     });
   });
 });
