@@ -58,8 +58,10 @@ export class Registry {
   }
 
   learnContainer(container: KnownContainer): void {
-    const { containerId, sandboxId } = container;
+    const { containerId, sandboxId, name, createdAt } = container;
     const before = this.#containers.get(containerId);
+    // Each list of a large node repeats thousands of containers.
+    if (before?.sandboxId === sandboxId && before.name === name && before.createdAt === createdAt) return;
     if (before !== undefined && before.sandboxId !== sandboxId) this.#detach(before);
     this.#containers.set(containerId, container);
     const ofPod = this.#containersByPod.get(sandboxId);

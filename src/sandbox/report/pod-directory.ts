@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Code, isServiceError, Reason, ShimError, within } from '../../core/index.ts';
 import type { CallOptions, PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
@@ -221,6 +222,8 @@ export async function* viewsOf(
   const now = await listContainers(signal).catch(unreadable);
   signal?.throwIfAborted();
   if ('reason' in now) return;
+  // The list of a large node has taken its share of this turn of the event loop.
+  await nextTurn();
   for (const [at, { pod, containers: before, volumes }] of pods.entries()) {
     const containers = now.get(pod.sandboxId) ?? [];
     if (!hasMore(containers, before)) continue;

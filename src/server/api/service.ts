@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type Clock,
   Code,
@@ -127,7 +128,11 @@ async function listPods(options: ServiceOptions, { request, signal }: HandlerCal
     // does.
     encoded[at] = new Uint8Array(encode('ListPodsResponse', { pods: [report] }));
   }
-  return Buffer.concat(encoded);
+  // The last views, the response and its sending each have a turn of the event loop.
+  await nextTurn();
+  const response = Buffer.concat(encoded);
+  await nextTurn();
+  return response;
 }
 
 async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: AbortSignal): Promise<Messages['Pod']> {
