@@ -103,10 +103,15 @@ export interface LocalServerOptions {
 /** The handlers of the local server, by path. */
 export type LocalHandlers = ReadonlyMap<string, RawUnaryHandler>;
 
-/** Returns what counts and logs the handled calls of a path. */
-export const unaryEnded =
-  (path: string, { log, counters }: LocalServerOptions) =>
-  ({ trace, code, elapsedMs }: EndedCall): void => {
+/** Calls that only read: Status, RuntimeConfig and so on. */
+const READS = /(?:Status|Stats|Config)$/;
+
+/** Returns what counts and logs the handled calls of a path. Like amended ones, successful reads are logged as debug. */
+export const unaryEnded = (path: string, { log, counters }: LocalServerOptions): ((call: EndedCall) => void) => {
+  const isRead = READS.test(path);
+  return ({ trace, code, elapsedMs }) => {
     counters.interceptedCall(path, code, elapsedMs, trace.backendMs);
-    log.info(callFields(trace, path, code, elapsedMs - trace.backendMs), 'intercepted call');
+    const level = isRead && code === Code.OK ? 'debug' : 'info';
+    log[level](callFields(trace, path, code, elapsedMs - trace.backendMs), 'intercepted call');
   };
+};
