@@ -38,9 +38,9 @@ async function recordFsyncs(spans: Span[]): Promise<void> {
 
 function countAsCgroup2(folder: string): void {
   const { statfsSync } = fs;
-  const asCgroup2 = (path: string): fs.StatsFs => {
-    const stats = statfsSync(path);
-    if (path === folder) stats.type = CGROUP2;
+  const asCgroup2 = (...args: Parameters<typeof statfsSync>): ReturnType<typeof statfsSync> => {
+    const stats = statfsSync(...args);
+    if (args[0] === folder) stats.type = CGROUP2;
     return stats;
   };
   fs.statfsSync = asCgroup2 as typeof statfsSync;

@@ -103,7 +103,10 @@ async function startDaemons(
 ): Promise<Measured['processes']> {
   // As after a start of the machine: the pages of a file that has just been written are all in memory, and the kernel
   // maps them along with the pages that the process uses.
-  if (executable !== undefined) execFileSync('dd', [`if=${executable}`, 'iflag=nocache', 'count=0', 'status=none']);
+  if (executable !== undefined) {
+    execFileSync('sync', [executable]);
+    execFileSync('dd', [`if=${executable}`, 'iflag=nocache', 'count=0', 'status=none']);
+  }
   const own = executable === undefined ? places : { ...places, executable };
   const processes: Shim[] = [];
   for (let index = 0; index < DAEMONS; index += 1) {

@@ -50,19 +50,20 @@ export async function restoreMarkedHigh(
 
 /**
  * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own
- * value whenever a property of the unit changes or systemd reloads. Returns the value in force afterwards.
+ * value whenever a property of the unit changes or systemd reloads. Returns the value in force afterwards, or undefined
+ * if another process has written one.
  */
 async function writeHigh(
-  tree: Pick<MemoryHighTree, 'write' | 'readHigh'>,
+  tree: Pick<MemoryHighTree, 'write'>,
   cgroup: CgroupPath,
   value: Limit<Bytes>,
-): Promise<Limit<Bytes>> {
+): Promise<Limit<Bytes> | undefined> {
   try {
     const { found } = await tree.write(cgroup, { file: 'memory.high', value });
     return parseLimit(found, 'memory.high');
   } catch (error) {
     if (!isOverwritten(error)) throw error;
-    return tree.readHigh(cgroup);
+    return undefined;
   }
 }
 
@@ -99,7 +100,7 @@ export class TemporaryMemoryHigh {
       this.#previous = found;
     }
     if (this.#hasEnded()) return found;
-    return this.#set(limit);
+    return (await this.#set(limit)) ?? this.tree.readHigh(this.cgroup);
   }
 
   /**
@@ -115,15 +116,18 @@ export class TemporaryMemoryHigh {
     await this.#set(limit);
   }
 
-  /** If {@link restore} was called during the write, restores memory.high again. */
-  async #set(limit: Bytes): Promise<Limit<Bytes>> {
+  /**
+   * Returns the value in force afterwards; undefined if another process has written one, or if {@link restore} was
+   * called during the write: memory.high is then restored again.
+   */
+  async #set(limit: Bytes): Promise<Limit<Bytes> | undefined> {
     this.#pending = limit;
     const found = await writeHigh(this.tree, this.cgroup, limit);
     this.#written = limit;
     if (!this.#hasEnded()) return found;
     // If this fails too, the caller can restore the value that `onChange` recorded.
     await this.restore();
-    return this.tree.readHigh(this.cgroup);
+    return undefined;
   }
 
   /**

@@ -1,6 +1,5 @@
 /** Parts of the single executable that are its assets, and are loaded on first use. */
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { getAsset, getRawAsset } from 'node:sea';
 import { compileFunction } from 'node:vm';
@@ -9,8 +8,15 @@ import { compileFunction } from 'node:vm';
 export function loadScriptPart(asset: string): unknown {
   const part = { exports: {} };
   const run = compileFunction(getAsset(asset, 'utf8'), ['module', 'exports', 'require'], { filename: asset });
-  run(part, part.exports, createRequire(process.execPath));
+  run(part, part.exports, requireBuiltin);
   return part.exports;
+}
+
+/** Loads modules of Node only: an optional dependency must not come from a folder near the executable. */
+function requireBuiltin(name: string): unknown {
+  const found: unknown = process.getBuiltinModule(name);
+  if (found === undefined) throw new Error(`${name} is not part of the executable`);
+  return found;
 }
 
 /** O_TMPFILE of asm-generic/fcntl.h: opening a folder creates an unnamed file in it (open(2)). */

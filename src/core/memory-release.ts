@@ -1,4 +1,4 @@
-/** Returns memory that only the start or a burst has needed to the kernel. */
+/** Returns memory that only the start, a burst or a few calls have needed to the kernel. */
 import { readFile } from 'node:fs/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -11,8 +11,12 @@ export const CHECK_MS = 5_000;
 export const MARGIN = 16 * MiB;
 /** Growth of the resident memory between two checks, in bytes, that does not count as a burst. */
 const NOISE = MiB;
-/** When this many checks in a row have found no growth, a smaller margin applies: what was used then is not in use. */
+/**
+ * After this many checks in a row without growth, a smaller margin applies: what was used is not in use any more. Each
+ * time doubles the number, up to the highest one (an hour): calls that need the memory again and again keep it.
+ */
 export const SETTLED_CHECKS = 6;
+export const MOST_SETTLED_CHECKS = 720;
 export const SETTLED_MARGIN = 4 * MiB;
 
 /** The system interface of {@link MemoryRelease}. */
@@ -32,8 +36,8 @@ export interface MemoryOptions {
 /**
  * Returns memory to the kernel after the start, after bursts of calls, and after a while without growth. By itself, V8
  * collects nothing in an idle process, and glibc keeps free memory between pieces in use. Calls wait during a
- * collection; there is one after the start, one after each burst, and one each time that {@link SETTLED_MARGIN} has been
- * used and the memory has not grown since.
+ * collection; there is one after the start, one after each burst, and, ever more rarely, one when the memory stays above
+ * {@link SETTLED_MARGIN} without growth.
  */
 export class MemoryRelease {
   /** The lowest resident memory since the last collection. Undefined until the memory of the start is released. */
@@ -43,6 +47,8 @@ export class MemoryRelease {
   #last = -1;
   /** Checks in a row without growth. */
   #quiet = 0;
+  /** The number of them from which {@link SETTLED_MARGIN} applies. */
+  #settledChecks = SETTLED_CHECKS;
   #collected: 'garbage' | 'code' | undefined;
   #isUnmapped = false;
 
@@ -79,7 +85,10 @@ export class MemoryRelease {
     if (this.#quiet === 0) return undefined;
     const least = this.#least;
     if (least === undefined) return 'code';
-    if (this.#quiet >= SETTLED_CHECKS && rss >= this.#settled + SETTLED_MARGIN) return 'code';
+    if (this.#quiet >= this.#settledChecks && rss >= this.#settled + SETTLED_MARGIN) {
+      this.#settledChecks = Math.min(2 * this.#settledChecks, MOST_SETTLED_CHECKS);
+      return 'code';
+    }
     return rss >= least + MARGIN ? 'garbage' : undefined;
   }
 }
@@ -98,7 +107,7 @@ export async function releaseMemory(): Promise<void> {
   }
   let mappings: readonly Mapping[] = [];
   const collectStart = async (): Promise<void> => {
-    // Before the collection, which also collects the text. Without it, such as for lack of descriptors, the pages stay
+    // Before the collection, which also collects the text of the file. Without it, such as for lack of descriptors, the pages stay
     // mapped.
     mappings = await programMappings().catch(() => []);
     collectCode();

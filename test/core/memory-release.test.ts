@@ -2,8 +2,10 @@ import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Madvise } from '../../src/core/memory-release.ts';
 import {
+  CHECK_MS,
   MARGIN,
   MemoryRelease,
+  MOST_SETTLED_CHECKS,
   programMappings,
   SETTLED_CHECKS,
   SETTLED_MARGIN,
@@ -108,6 +110,26 @@ describe('release of memory', () => {
       const most = IDLE + MARGIN;
       expect(look(release, IDLE, most, most, most)).toEqual(['collect', 'trim']);
       expect(look(release, ...inARow(afterTrim))).toEqual(['collect code', 'trim', 'unmap']);
+    });
+
+    test('memory that is used again after each release is released ever more rarely, down to once an hour', () => {
+      const release = released();
+      expect(look(release, IDLE)).toEqual([]);
+      const gaps: number[] = [];
+      let gap = 0;
+      for (let check = 0; check < 10_000 && gaps.length < 10; check += 1) {
+        gap += 1;
+        const isReleased = look(release, gap === 1 ? IDLE : IDLE + SETTLED_MARGIN).includes('trim');
+        if (!isReleased) continue;
+        gaps.push(gap);
+        gap = 0;
+      }
+      expect(gaps).toHaveLength(10);
+      expect(gaps.slice(0, 7).every((each, index) => index === 0 || each > 1.5 * (gaps[index - 1] ?? 0))).toBe(true);
+      expect(gaps.slice(-2).every((each) => each >= MOST_SETTLED_CHECKS && each < 1.1 * MOST_SETTLED_CHECKS)).toBe(
+        true,
+      );
+      expect(MOST_SETTLED_CHECKS * CHECK_MS).toBe(3_600_000);
     });
 
     test('memory that grows all the time is not released', () => {

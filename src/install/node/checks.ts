@@ -72,7 +72,7 @@ function checkKernel({ kernel }: Node): Promise<Finding> {
 async function checkCgroups({ cgroupRoot }: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('cgroups');
   const tree = new CgroupTree(cgroupRoot);
-  const version = await tree.version();
+  const version = tree.version();
   if (version !== 2) {
     const found = version === undefined ? 'no cgroup file system' : 'cgroup v1, or v1 and v2 together';
     return failed(`${found} at ${cgroupRoot}`, 'boot with systemd.unified_cgroup_hierarchy=1: resizes need cgroup v2');

@@ -194,7 +194,7 @@ const openFolder = (path: string): Promise<FileHandle> => open(path, O_RDONLY | 
 
 /**
  * Replaces a file atomically: at every instant it has the old content or the new one. With the open `folder` the change
- * is synced to the disk. Otherwise the file may be missing, empty or the old one after a crash of the machine. On
+ * is synced to the disk. Otherwise it may be missing, old, empty or incomplete after a crash of the machine. On
  * rejection, the file has the old content, or the new one if only the last step failed (the fsync of the folder).
  */
 export async function replaceFile(

@@ -106,7 +106,7 @@ export class RecordReader {
 
   /**
    * Returns a record, or why it is withheld; undefined if there is none, or if no shim can read it: then it is moved
-   * aside. Counts and logs each record that it does not return. Never rejects.
+   * aside. Counts and logs each record that it does not return; an empty one is only logged. Never rejects.
    */
   async read(name: string): Promise<ReadRecord | undefined> {
     const file = join(this.folder, name);
@@ -114,6 +114,7 @@ export class RecordReader {
       const content = await this.readFile(file, MAX_RECORD_BYTES);
       // A crash of the machine can leave the name of a record that is not synced without its content.
       if (content.length === 0) {
+        this.log.info({ file }, 'empty journal record removed');
         await this.removeLeftover(name);
         return undefined;
       }

@@ -267,8 +267,9 @@ export class Journal {
   }
 
   async #applyContent(podUid: string, name: string, { record, lasting }: Content, onStart?: () => void): Promise<void> {
-    // After a failure, the disk may have any of the pod's records, also one that outlives the boot.
-    const hasFailed = this.#unremoved.has(podUid) || this.#unwritten.has(podUid);
+    // After a failure, the disk may have any of the pod's records, also one that outlives the boot. While the journal is
+    // unavailable, only a synced change shows whether the disk works again.
+    const hasFailed = this.#unremoved.has(podUid) || this.#unwritten.has(podUid) || !this.readiness.ready;
     const isDurable = hasFailed || lasting === 'durable';
     try {
       await this.#change(() => this.#changeFile(name, record, isDurable), onStart);

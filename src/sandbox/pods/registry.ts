@@ -63,7 +63,8 @@ export class Registry {
     // Each list of a large node repeats thousands of containers.
     if (before?.sandboxId === sandboxId && before.name === name && before.createdAt === createdAt) return;
     if (before !== undefined && before.sandboxId !== sandboxId) this.#detach(before);
-    this.#containers.set(containerId, container);
+    // A description of a container has more, which would stay in memory.
+    this.#containers.set(containerId, { containerId, sandboxId, name, ...(createdAt !== undefined && { createdAt }) });
     const ofPod = this.#containersByPod.get(sandboxId);
     if (ofPod === undefined) this.#containersByPod.set(sandboxId, new Set([containerId]));
     else ofPod.add(containerId);

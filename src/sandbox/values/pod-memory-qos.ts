@@ -107,7 +107,7 @@ function filesOf(tree: CgroupTree, cgroup: CgroupPath, wanted: WantedMemory): Se
   );
 }
 
-/** Whether a value may be derived from what changes: a new limit changes only memory.high, and no limit is derived. */
+/** Whether a value may change: a new limit changes only memory.high, and `max` is not derived from a limit. */
 function isDerivable(settings: Settings, { request }: WantedMemory): boolean {
   const high = sizeIn(settings, MEMORY_HIGH);
   return request !== undefined || (high !== undefined && high !== 'max');
