@@ -10,8 +10,8 @@ import type { Notes, Span } from './notes.ts';
  * - CRI_BENCH_NOTES: records when the shim was in an fsync, and when it waited for an answer of the backend at
  *   CRI_BENCH_BACKEND. Writes this to the file at the end of the process.
  * - CRI_BENCH_LOOP: serves reports about the event loop and the heap at this socket.
- * - CRI_BENCH_CGROUP_ROOT: this folder, a tree of files, counts as cgroup2. On any other file system, the shim also asks
- *   before each read of an open file whether it has been removed.
+ * - CRI_BENCH_CGROUP_ROOT: this folder, a tree of files, counts as cgroup2. On any other file system, the shim also
+ *   asks before each read of an open file whether it has been removed.
  */
 const { CRI_BENCH_NOTES: file, CRI_BENCH_BACKEND: backend = '', CRI_BENCH_LOOP: loop } = process.env;
 const { CRI_BENCH_CGROUP_ROOT: cgroupRoot } = process.env;

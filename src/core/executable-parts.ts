@@ -7,7 +7,9 @@ import { compileFunction } from 'node:vm';
 /** Runs a script in CommonJS that is an asset of the single executable, and returns its exports. */
 export function loadScriptPart(asset: string): unknown {
   const part = { exports: {} };
-  const run = compileFunction(getAsset(asset, 'utf8'), ['module', 'exports', 'require'], { filename: asset });
+  const run = compileFunction(getAsset(asset, 'utf8'), ['module', 'exports', 'require'], {
+    filename: asset,
+  }) as (module: object, exports: object, require: (name: string) => unknown) => void;
   run(part, part.exports, requireBuiltin);
   return part.exports;
 }

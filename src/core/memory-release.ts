@@ -36,8 +36,8 @@ export interface MemoryOptions {
 /**
  * Returns memory to the kernel after the start, after bursts of calls, and after a while without growth. By itself, V8
  * collects nothing in an idle process, and glibc keeps free memory between pieces in use. Calls wait during a
- * collection; there is one after the start, one after each burst, and, ever more rarely, one when the memory stays above
- * {@link SETTLED_MARGIN} without growth.
+ * collection; there is one after the start, one after each burst, and, ever more rarely, one when the memory has grown
+ * by {@link SETTLED_MARGIN} and stays there.
  */
 export class MemoryRelease {
   /** The lowest resident memory since the last collection. Undefined until the memory of the start is released. */
@@ -107,8 +107,8 @@ export async function releaseMemory(): Promise<void> {
   }
   let mappings: readonly Mapping[] = [];
   const collectStart = async (): Promise<void> => {
-    // Before the collection, which also collects the text of the file. Without it, such as for lack of descriptors, the pages stay
-    // mapped.
+    // Before the collection, which also collects the text of the file. Without it, such as for lack of descriptors, the
+    // pages stay mapped.
     mappings = await programMappings().catch(() => []);
     collectCode();
   };

@@ -1,7 +1,7 @@
 /**
  * Files that survive a crash of the process and, if they are synced, of the machine: each is replaced atomically, and a
- * synced change has reached the disk when its promise resolves. All I/O runs in the thread pool, because a disk may take
- * seconds.
+ * synced change has reached the disk when its promise resolves. All I/O runs in the thread pool, because a disk may
+ * take seconds.
  */
 import type { Stats } from 'node:fs';
 import { constants, type FileHandle, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';

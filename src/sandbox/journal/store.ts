@@ -55,8 +55,8 @@ export interface JournalOptions {
 }
 
 /**
- * How long a change must last. `durable`: also after a crash of the machine. `this-boot`: until the next boot, for which
- * the page cache of the kernel suffices. Without waiting for the disk, a resize is several times as fast.
+ * How long a change must last. `durable`: also after a crash of the machine. `this-boot`: until the next boot, for
+ * which the page cache of the kernel suffices, so that a resize does not wait for the disk.
  */
 type Lasting = 'durable' | 'this-boot';
 
@@ -267,8 +267,8 @@ export class Journal {
   }
 
   async #applyContent(podUid: string, name: string, { record, lasting }: Content, onStart?: () => void): Promise<void> {
-    // After a failure, the disk may have any of the pod's records, also one that outlives the boot. While the journal is
-    // unavailable, only a synced change shows whether the disk works again.
+    // After a failure, the disk may have any of the pod's records, also one that outlives the boot. While the journal
+    // is unavailable, only a synced change shows whether the disk works again.
     const hasFailed = this.#unremoved.has(podUid) || this.#unwritten.has(podUid) || !this.readiness.ready;
     const isDurable = hasFailed || lasting === 'durable';
     try {

@@ -106,7 +106,7 @@ export type LocalHandlers = ReadonlyMap<string, RawUnaryHandler>;
 /** Calls that only read: Status, RuntimeConfig and so on. */
 const READS = /(?:Status|Stats|Config)$/;
 
-/** Returns what counts and logs the handled calls of a path. Like amended ones, successful reads are logged as debug. */
+/** Returns what counts and logs the handled calls of a path. Successful reads are logged as debug, as amended ones. */
 export const unaryEnded = (path: string, { log, counters }: LocalServerOptions): ((call: EndedCall) => void) => {
   const isRead = READS.test(path);
   return ({ trace, code, elapsedMs }) => {

@@ -292,7 +292,7 @@ describe('the cgroup of a process', () => {
     expect(await cgroupOfPid(pid)).toBeUndefined();
   });
 
-  test('detects the cgroup version of a folder, and lists the children of a cgroup', async () => {
+  test('detects the cgroup version of a folder, and lists the children of a cgroup', () => {
     expect(cgroupVersion()).toBe(2);
     expect(cgroupVersion('/proc')).toBe(1);
     mkdirSync(inRoot(`${parent}/pod2`));
