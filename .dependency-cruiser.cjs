@@ -12,7 +12,7 @@ const mayImport = {
   sandbox: ['kubelet', 'cgroups', 'tmpfs', 'runtime', 'core'],
   server: ['sandbox', 'kubelet', 'cgroups', 'runtime', 'http2', 'core'],
   'server/unary': ['runtime', 'core'],
-  'server/api': ['server/unary', 'sandbox', 'runtime', 'core'],
+  'server/api': ['server/unary', 'server/proxy', 'server/[a-z-]+\\.ts', 'sandbox', 'runtime', 'core'],
   monitoring: ['sandbox', 'core'],
   'kubernetes/client': ['core'],
   'kubernetes/pods': ['kubernetes/client', 'sandbox', 'tmpfs', 'core'],
@@ -168,7 +168,7 @@ module.exports = {
     {
       name: 'grpc-js-servers-are-loaded-with-their-first-client',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/server/(unary/grpc-js/|api/server\\.ts$|handlers/js-server\\.ts$)' },
+      from: { path: '^src/', pathNot: '^src/server/(unary/grpc-js/|(api|handlers)/js-server\\.ts$)' },
       to: { path: '^src/server/unary/grpc-js/', dependencyTypesNot: ['type-only'] },
     },
     {
@@ -176,7 +176,7 @@ module.exports = {
       severity: 'error',
       from: {
         path: '^src/',
-        pathNot: '^src/(server/(unary/grpc-js/|api/server\\.ts$|handlers/js-server\\.ts$)|resizectl/)',
+        pathNot: '^src/(server/(unary/grpc-js/|(api|handlers)/js-server\\.ts$)|resizectl/)',
       },
       to: { path: '@grpc/grpc-js', dependencyTypesNot: ['type-only'] },
     },

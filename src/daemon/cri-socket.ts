@@ -2,6 +2,8 @@ import type { Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
 import { type Config, type Counters, type Log, oncePerKey, type PassedSocket } from '../core/index.ts';
 import {
+  backendAt,
+  CONNECTION_LIMIT,
   createClientConnections,
   createLocalServer,
   interceptionOf,
@@ -55,15 +57,15 @@ export function createCriSocket(
   let listener: Listener | undefined;
   const peers = loadPeerOf(log);
   let peerOf = unknownPeer;
+  const connectBackend = backendAt(backendPath, () => listener?.mirrorBackend());
   const clients = createClientConnections({
-    serve: (client, options) => serveConnection(client, { ...options, observer, shared }),
-    backendPath,
+    limit: CONNECTION_LIMIT,
+    serve: (client, options) => serveConnection(client, { ...options, connectBackend, observer, shared }),
     refuse: (client) => refuseConnection(client, shared),
     peerOf: (client) => peerOf(client),
     tooMany: tooManyConnections(passed?.path ?? config.listen, log, counters),
     local,
     interception: interceptionOf(interceptors, { log, counters, debug: ['debug', 'trace'].includes(logLevel) }),
-    onBackend: () => listener?.mirrorBackend(),
   });
   const onConnection = (client: Socket): void => clients.accept(client);
   return {

@@ -2,33 +2,25 @@ import { createConnection, type OnReadOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { within } from '../core/index.ts';
 import type { PeerOf } from './listener/peer.ts';
-import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
+import type { LocalCalls } from './local-calls.ts';
+import type { Handle, Interception } from './proxy/interception.ts';
 import type { ServedConnection } from './proxy/serve.ts';
 import { type Crowd, roomFor } from './unary/connection-room.ts';
 
 /** Options for serving a connection. */
 export interface ConnectionOptions {
-  readonly connectBackend: (onread: OnReadOpts) => Socket;
   readonly connectLocal: () => Duplex;
   readonly handle: Handle;
   readonly interception: Interception;
 }
 
-/** Serves the handled calls of clients. A client is a process, as far as it is known. */
-export interface LocalCalls {
-  /** Serves a plain call. */
-  handle(call: HandledCall, respond: (answer: HandledAnswer) => void, client: number | undefined): void;
-  /** Opens a connection to the local server, for all other calls. */
-  connect(client: number | undefined): Duplex;
-}
-
 export interface ClientConnectionsOptions {
   /** Starts the proxy for an accepted connection. */
   readonly serve: (client: Socket, options: ConnectionOptions) => ServedConnection;
-  /** Absolute path of the backend's socket. */
-  readonly backendPath: string;
+  /** The most connections that are open at the same time. */
+  readonly limit: number;
   /** Serves handled calls. */
-  readonly local: LocalCalls;
+  readonly local: Pick<LocalCalls, 'handle' | 'connect'>;
   readonly interception: Interception;
   /** Refuses a client connection: there are too many. */
   readonly refuse: (client: Socket) => void;
@@ -36,17 +28,25 @@ export interface ClientConnectionsOptions {
   readonly peerOf: PeerOf;
   /** Called for each connection refused or ended because there are too many, with the largest holder, if any. */
   readonly tooMany: (crowd: Crowd | undefined) => void;
-  /** Called when a connection to the backend has been established. */
-  readonly onBackend: () => void;
 }
 
 /**
- * Maximum number of client connections. kubelet needs two, and any other CRI client one. There is no idle timeout,
- * because kubelet's connections are idle for long.
+ * Maximum number of client connections of the CRI socket. kubelet needs two, and any other CRI client one. There is no
+ * idle timeout, because kubelet's connections are idle for long.
  */
 export const CONNECTION_LIMIT = 256;
 
-/** All client connections of the CRI socket. */
+/**
+ * Returns what opens connections to the backend.
+ * @param path absolute path of the backend's socket
+ * @param onConnect called when a connection has been established
+ */
+export const backendAt =
+  (path: string, onConnect: () => void) =>
+  (onread: OnReadOpts): Socket =>
+    createConnection({ path, onread }).once('connect', onConnect);
+
+/** All client connections of a socket. */
 export interface ClientConnections {
   /** Serves a client connection. During a shutdown the connection is shut down at once. */
   accept(client: Socket): void;
@@ -61,12 +61,11 @@ export interface ClientConnections {
   shutdown(timeout: number): Promise<number>;
 }
 
-/** Returns the client connections of the CRI socket, none of which is open yet. */
+/** Returns the client connections of a socket, none of which is open yet. */
 export function createClientConnections({
   serve,
-  backendPath,
+  limit,
   local,
-  onBackend,
   refuse,
   peerOf,
   tooMany,
@@ -75,17 +74,14 @@ export function createClientConnections({
   const connections: OpenConnections = new Map();
   let closing = false;
 
-  const connectBackend = (onread: OnReadOpts): Socket =>
-    createConnection({ path: backendPath, onread }).once('connect', onBackend);
-
   return {
     accept(client) {
       const peer = peerOf(client);
-      if (connections.size >= CONNECTION_LIMIT && !makeRoom(connections, peer, tooMany)) {
+      if (connections.size >= limit && !makeRoom(connections, peer, tooMany)) {
         refuse(client);
         return;
       }
-      const connection = serve(client, { ...options, connectBackend, ...localOf(local, peer) });
+      const connection = serve(client, { ...options, ...localOf(local, peer) });
       connections.set(connection, peer);
       void connection.closed.finally(() => connections.delete(connection));
       if (closing) connection.shutdown();
@@ -109,7 +105,7 @@ export function createClientConnections({
 }
 
 const localOf = (
-  local: LocalCalls,
+  local: ClientConnectionsOptions['local'],
   client: number | undefined,
 ): Pick<ConnectionOptions, 'connectLocal' | 'handle'> => ({
   connectLocal: () => local.connect(client),

@@ -77,7 +77,7 @@ describe('limits in docs/limits.md', () => {
     ],
     [
       'calls that run',
-      `${count(SHARED_LIMITS.calls.all)} on each socket; on the CRI socket, ${SHARED_LIMITS.calls.reserved} more of each connection`,
+      `${count(SHARED_LIMITS.calls.all)}; ${SHARED_LIMITS.calls.reserved} more of each connection on the CRI socket`,
     ],
     [
       'of these, calls with compressed',
@@ -85,18 +85,17 @@ describe('limits in docs/limits.md', () => {
     ],
     ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],
     ['longest request that the resize API decodes', size(LONGEST_REQUEST)],
-    ['requests on the CRI socket', size(SHARED_LIMITS.requests)],
+    ['requests that wait for their last part', size(SHARED_LIMITS.requests)],
     [
-      'requests, from the first byte',
+      'requests, from the start of their call',
       [
         `${size(CRI_LIMITS.requestBytes)} from the CRI socket, ${size(API_LIMITS.requestBytes)} in the resize API`,
         `of these, ${size(CRI_LIMITS.shortRequestBytes)} and ${size(API_LIMITS.shortRequestBytes)} only for requests up to ${size(GRPC_LIMITS.shortRequest)}`,
-        `each part counts ${GRPC_LIMITS.partOverhead} bytes more`,
+        `each part of a stream or a compressed call counts ${GRPC_LIMITS.partOverhead} bytes more`,
       ].join('; '),
     ],
     ['request after decompression', `${size(GRPC_LIMITS.decompressedBytes)}, one at a time`],
     ['connections to the resize', count(API_LIMITS.connections)],
-    ['streams of a connection to the resize', count(GRPC_LIMITS.streams)],
     ['ended HTTP/2 sessions', `${count(GRPC_LIMITS.keptSessions)}, about 25 KB each`],
     ['resizes in progress', count(defaultBounds.active)],
     [

@@ -7,11 +7,7 @@ import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { noCounters } from '../../src/core/observe/counters.ts';
 import { type Log, type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
-import {
-  CONNECTION_LIMIT,
-  type ConnectionOptions,
-  createClientConnections,
-} from '../../src/server/client-connections.ts';
+import { backendAt, CONNECTION_LIMIT, createClientConnections } from '../../src/server/client-connections.ts';
 import {
   type AmendedCall,
   type Amendment,
@@ -51,32 +47,24 @@ class FakeConnection {
   }
 }
 
-function open(
-  activeStreams: number[],
-  backendPath = '/nowhere.sock',
-  onBackend = (): void => undefined,
-  peers: number[] = [],
-) {
+function open(activeStreams: number[], peers: number[] = []) {
   const connections: FakeConnection[] = [];
-  const given: ConnectionOptions[] = [];
   const refused: Socket[] = [];
   const door = createClientConnections({
-    serve: (_, options) => {
+    limit: CONNECTION_LIMIT,
+    serve: () => {
       const connection = new FakeConnection(activeStreams[connections.length] ?? 0);
       connections.push(connection);
-      given.push(options);
       return connection;
     },
-    backendPath,
     refuse: (client) => refused.push(client),
     peerOf: () => peers.shift(),
     tooMany: () => undefined,
     local: { handle: () => undefined, connect: () => new PassThrough() },
     interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),
-    onBackend,
   });
   activeStreams.forEach(() => door.accept(new Socket()));
-  return { door, connections, given, refused };
+  return { door, connections, refused };
 }
 
 describe('L2: connections above the limit', () => {
@@ -96,7 +84,7 @@ describe('L2: connections above the limit', () => {
 });
 
 test('peers returns the known processes of open connections', async () => {
-  const { door, connections } = open([1, 1, 1, 1], undefined, undefined, [7, 8, 8]);
+  const { door, connections } = open([1, 1, 1, 1], [7, 8, 8]);
   expect(door.peers()).toEqual(new Set([7, 8]));
   for (const at of [0, 1]) connections[at]?.endStreams();
   await new Promise(setImmediate);
@@ -147,15 +135,14 @@ describe('shutdown', () => {
   });
 });
 
-test('opens a backend connection for each client connection, and reports when it is established', async () => {
+test('a connection to the backend reports when it is established', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'door-'));
   const server = createServer((socket) => socket.destroy());
   server.listen(join(folder, 'b.sock'));
   await once(server, 'listening');
   let reached = 0;
-  const { given } = open([0], join(folder, 'b.sock'), () => (reached += 1));
-  const socket = given[0]?.connectBackend({ buffer: new Uint8Array(16), callback: () => true });
-  if (socket === undefined) throw new Error('not served');
+  const connect = backendAt(join(folder, 'b.sock'), () => (reached += 1));
+  const socket = connect({ buffer: new Uint8Array(16), callback: () => true });
   await once(socket, 'connect');
   expect(reached).toBe(1);
   socket.destroy();

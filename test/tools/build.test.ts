@@ -66,13 +66,14 @@ const PRELOAD = `data:text/javascript,${encodeURIComponent(`
 `)}`;
 
 /** Starts the daemon that was built, and a backend. */
-async function startBuilt(): Promise<{ program: Program; socket: string }> {
+async function startBuilt(): Promise<{ program: Program; socket: string; resizeSocket: string }> {
   const sockets = mkdtempSync(join(tmpdir(), 'built-'));
   const backend = await FakeBackend.listen(join(sockets, 'backend.sock'));
   const socket = join(sockets, 'cri.sock');
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${sockets}/backend.sock`];
   const env = { NODE_OPTIONS: `--import=${PRELOAD}` };
-  const resize = ['--resize-listen', `unix://${sockets}/resize.sock`];
+  const resizeSocket = join(sockets, 'resize.sock');
+  const resize = ['--resize-listen', `unix://${resizeSocket}`];
   const program = new Program(join(folder, 'cri-resize-shim.js'), [...args, ...resize], { env });
   onTestFinished(async () => {
     program.kill('SIGKILL');
@@ -81,7 +82,7 @@ async function startBuilt(): Promise<{ program: Program; socket: string }> {
     rmSync(sockets, { recursive: true });
   });
   await program.logged('serving');
-  return { program, socket };
+  return { program, socket, resizeSocket };
 }
 
 /** Makes a compressed call, which the proxy leaves to a grpc-js server. Returns its status. */
@@ -93,14 +94,16 @@ function compressedCall(client: Client, method: string): Promise<number> {
   });
 }
 
-test('grpc-js is loaded with the first call that needs it, not at start and not for kubelet’s calls', async () => {
-  const { program, socket } = await startBuilt();
+test('grpc-js is loaded with the first call that needs it, not at start and not for unary calls', async () => {
+  const { program, socket, resizeSocket } = await startBuilt();
   const kubelet = new RawClient(socket);
+  const agent = new RawClient(resizeSocket);
   const other = new Client(`unix:${socket}`, credentials.createInsecure(), {
     'grpc.default_compression_algorithm': compressionAlgorithms.gzip,
   });
   onTestFinished(() => {
     kubelet.close();
+    agent.close();
     other.close();
   });
   // The backend does not implement the call, which shows that it was forwarded.
@@ -108,6 +111,9 @@ test('grpc-js is loaded with the first call that needs it, not at start and not 
   expect(await kubelet.code(runtimePath('ContainerStatus'))).toBe(status.OK);
   // The error of the shim's own client shows that the shim handles the call.
   expect(await kubelet.code(runtimePath('UpdateContainerResources'), '\n\x01c')).toBe(status.UNIMPLEMENTED);
+  const api = (method: string): string => `/criresize.v1alpha1.ResizeService/${method}`;
+  expect(await agent.code(api('ListPods'))).toBe(status.OK);
+  expect(await agent.code(api('ResizePod'))).toBe(status.INVALID_ARGUMENT);
   program.kill('SIGUSR2');
   await program.logged('http2 is not loaded');
 

@@ -1,8 +1,7 @@
 /** The resize API: the gRPC service criresize.v1alpha1.ResizeService and health checks on a socket of its own. */
 import type { Socket } from 'node:net';
-import { type Counters, FailureLog, Lazy, type Log } from '../../core/index.ts';
-import type { ResizeServer } from './server.ts';
-import type { ServiceOptions } from './service.ts';
+import { FailureLog, Lazy } from '../../core/index.ts';
+import type { ResizeServer, ResizeServerOptions } from './server.ts';
 
 /** A listening socket. */
 interface Listening {
@@ -12,15 +11,9 @@ interface Listening {
   close(): Promise<void>;
 }
 
-export interface ResizeApiOptions extends ServiceOptions {
-  /** The path of the socket, for the log. */
-  readonly path: string;
+export interface ResizeApiOptions extends ResizeServerOptions {
   /** Opens the socket. Every client that can connect to it can resize any pod. */
   readonly listen: (onConnection: (connection: Socket) => void) => Promise<Listening>;
-  /** Returns the process of a client, as far as that is known. */
-  readonly peerOf: (connection: Socket) => number | undefined;
-  readonly log: Log;
-  readonly counters: Counters;
 }
 
 export interface ResizeApi {
@@ -34,22 +27,21 @@ export interface ResizeApi {
  * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first
  * connection: most nodes never have one, and loading it at start would delay the first response to kubelet.
  */
-export async function openResizeApi({ path, listen, peerOf, ...options }: ResizeApiOptions): Promise<ResizeApi> {
-  const { log } = options;
+export async function openResizeApi({ listen, ...options }: ResizeApiOptions): Promise<ResizeApi> {
+  const { log, path } = options;
   const lazy = new Lazy<ResizeServer>(async () => {
     const { createResizeServer } = await import('./server.ts');
-    return createResizeServer({ ...options, path });
+    return createResizeServer(options);
   });
   const failed = 'resize API failed to load; its connections end';
   const failures = new FailureLog(log, { failed, over: 'resize API loaded after failures' });
   const serve = async (connection: Socket): Promise<void> => {
-    const peer = peerOf(connection);
     // The client may disconnect before the server is loaded.
     connection.on('error', () => undefined);
     try {
       const server = await lazy.get();
       failures.succeeded();
-      if (!connection.destroyed) server.accept(connection, peer);
+      if (!connection.destroyed) server.accept(connection);
     } catch (error) {
       failures.failed(error, { listen: path });
       connection.destroy();

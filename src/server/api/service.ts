@@ -37,6 +37,9 @@ export interface ServiceOptions {
 /** Returns `/criresize.v1alpha1.ResizeService/<method>`. */
 export const methodPath = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
 
+/** The path of the only call that is a stream. */
+export const WATCH_PATH = methodPath('WatchResizes');
+
 type Method = 'ResizePod' | 'GetPod' | 'GetResize' | 'CancelResize';
 type Answer<Name extends Method> = (
   request: Requests[`${Name}Request`],

@@ -100,9 +100,6 @@ export interface LocalServerOptions {
   readonly counters: Counters;
 }
 
-/** The handlers of the local server, by path. */
-export type LocalHandlers = ReadonlyMap<string, RawUnaryHandler>;
-
 /** Calls that only read: Status, RuntimeConfig and so on. */
 const READS = /(?:Status|Stats|Config)$/;
 

@@ -1,11 +1,9 @@
 import type { ServerUnaryCall, sendUnaryData } from '@grpc/grpc-js';
-import { createRawServer, type RawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
+import type { JsServer, LocalHandlers } from '../local-calls.ts';
+import { createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
 import { serveUnary } from '../unary/grpc-js/serve.ts';
 import { CRI_LIMITS, type ServerBudget } from '../unary/server-budget.ts';
-import { type LocalHandlers, type LocalServerOptions, unaryEnded } from './interceptors.ts';
-
-/** The grpc-js server of the local server. */
-export type JsServer = Pick<RawServer, 'accept' | 'close'>;
+import { type LocalServerOptions, unaryEnded } from './interceptors.ts';
 
 /** Serves these handlers with grpc-js. */
 export function createJsServer(

@@ -10,9 +10,10 @@ import {
   withInfo,
 } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
+import type { LocalHandlers } from '../local-calls.ts';
 import { inBackend, type RawUnaryHandler } from '../unary/call.ts';
 import { decodeOrUndefined, forward } from './forward.ts';
-import { type Amendment, type Interceptors, type LocalHandlers, noInterceptors } from './interceptors.ts';
+import { type Amendment, type Interceptors, noInterceptors } from './interceptors.ts';
 import { INFO_KEY } from './pod-sandbox-status.ts';
 
 export interface Program {

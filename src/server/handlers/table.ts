@@ -2,6 +2,7 @@
 
 import { type Backend, runtimePath, SHIM_STATUS_PATH } from '../../runtime/index.ts';
 import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
+import type { LocalHandlers } from '../local-calls.ts';
 import type { RawUnaryHandler } from '../unary/call.ts';
 import { containerEvents, containerStatus } from './container-status.ts';
 import {
@@ -14,7 +15,7 @@ import {
   startingContainer,
 } from './create-and-remove.ts';
 import { amendedHandler } from './forward.ts';
-import type { AmendedCall, Interceptors, LocalHandlers } from './interceptors.ts';
+import type { AmendedCall, Interceptors } from './interceptors.ts';
 import { podSandboxStatus } from './pod-sandbox-status.ts';
 import { type Program, runtimeConfig, runtimeStatus, shimStatus } from './runtime.ts';
 import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';

@@ -10,8 +10,8 @@ import { type LocalPeer, type LocalStream, RunningCall, serverEnded } from './st
 
 /**
  * Serves the plain unary calls that the shim handles: reads the request, calls the handler and writes its answer. All
- * others (compressed or malformed ones) go to the local server unchanged, also if that shows only at the end of the
- * request.
+ * others (streams, compressed or malformed ones) go to the local server unchanged, also if that shows only at the end
+ * of the request.
  */
 export class Handling implements LocalPeer, WaitingCalls {
   /** Nothing waits: handlers take requests at once. */
@@ -25,8 +25,9 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const { options } = this.parts;
-    const plain = options.handle === undefined || endStream || stream.compressed ? undefined : plainCall(fields);
+    const { handle, interception } = this.parts.options;
+    const isUnary = handle !== undefined && (interception.isUnary?.(stream.path) ?? true);
+    const plain = !isUnary || endStream || stream.compressed ? undefined : plainCall(fields);
     if (plain === undefined) {
       this.#handOver(stream, fields, endStream);
       return;

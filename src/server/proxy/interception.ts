@@ -69,6 +69,11 @@ export type Handle = (call: HandledCall, respond: (answer: HandledAnswer) => voi
 export interface Interception {
   /** Returns the route of a stream with this `:path`. Must not throw. */
   route(path: string): Route;
+  /**
+   * Whether {@link Handle} serves the plain calls of a handled path. The local server serves the calls of all others,
+   * such as streams. Without this method, {@link Handle} serves all paths. Must not throw.
+   */
+  isUnary?(path: string): boolean;
   /** Whether a call never ends by itself: a shutdown does not wait for it. Without this method no call is a watch. */
   isWatch?(path: string): boolean;
   /** Whether {@link delay} decides when the request of a call that is not handled is forwarded. Must not throw. */

@@ -1,22 +1,25 @@
 /** The HTTP/2 proxy: forwards the frames of one client connection to the backend or to the local server. */
 import type { OnReadOpts, Socket } from 'node:net';
-import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
-import { MESSAGE_PREFIX_SIZE, MiB } from '../../core/index.ts';
+import { MESSAGE_PREFIX_SIZE, MiB, steadyNow } from '../../core/index.ts';
 import { ErrorCode, goaway, settingsFrame } from '../../http2/index.ts';
 import { ProxyConnection } from './connection.ts';
 import { type Handle, type Interception, NO_OBSERVER, type ProxyObserver } from './interception.ts';
+import { NoBackend } from './no-backend.ts';
 import type { ProxyConnectionOptions } from './options.ts';
 import { PairTransport } from './pair-transport.ts';
 import { SharedBudget, type SharedLimits } from './shared-budget.ts';
-import { ReusedReads, SocketTransport } from './transport.ts';
+import { ReusedReads, SocketTransport, type Transport, type TransportEvents } from './transport.ts';
+
+/**
+ * Opens a socket to the backend.
+ * @param onread for `net.connect`: it reuses memory for reads. Without it long responses cost more CPU time
+ */
+type ConnectBackend = (onread: OnReadOpts) => Socket;
 
 export interface ServeOptions {
-  /**
-   * Opens a socket to the backend.
-   * @param onread for `net.connect`: it reuses memory for reads. Without it long responses cost more CPU time
-   */
-  connectBackend(onread: OnReadOpts): Socket;
+  /** Without it there is no backend: this process has to handle all calls. */
+  readonly connectBackend?: ConnectBackend;
   /** Serves plain handled calls. Default: the local server serves them. */
   readonly handle?: Handle;
   /** Returns the client's half of a {@link localPair} whose other half has been injected into the local gRPC server. */
@@ -27,6 +30,8 @@ export interface ServeOptions {
   readonly shared?: SharedBudget;
   /** Milliseconds that an amendment may take before the response is sent as received. Default 2000. */
   readonly amendTimeout?: number;
+  /** Bytes of the longest message of a handled request. Default 16 MiB. */
+  readonly requestLimit?: number;
 }
 
 export interface ServedConnection {
@@ -113,22 +118,23 @@ export function refuseConnection(client: Socket, { lingering }: SharedBudget): v
  * Serves one client connection: opens a backend connection for it, and serves intercepted streams in this process.
  */
 export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
-  const reads = new ReusedReads();
-  const backend = options.connectBackend(reads.options);
-  const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
+  const backend = options.connectBackend === undefined ? undefined : openBackend(options.connectBackend);
+  const closed = Promise.all([whenClosed(client), backend?.closed]).then(() => undefined);
   const connection = new ProxyConnection(
     {
       ...LIMITS,
+      handledRequestLimit:
+        options.requestLimit === undefined ? LIMITS.handledRequestLimit : options.requestLimit + MESSAGE_PREFIX_SIZE,
       interception: options.interception,
       observer: options.observer ?? NO_OBSERVER,
       shared: options.shared ?? new SharedBudget(SHARED_LIMITS),
       amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
-      now: () => performance.now(),
+      now: steadyNow,
       handle: options.handle,
       connectLocal: (events) => new PairTransport(options.connectLocal(), events),
     },
     (side, events) =>
-      side === 'client' ? new SocketTransport(client, events) : new SocketTransport(backend, events, reads),
+      side === 'client' ? new SocketTransport(client, events) : (backend?.transport(events) ?? new NoBackend(events)),
   );
   return {
     shutdown: () => connection.shutdown(),
@@ -147,6 +153,15 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
     get calls() {
       return connection.streams.ended;
     },
+  };
+}
+
+function openBackend(connect: ConnectBackend) {
+  const reads = new ReusedReads();
+  const socket = connect(reads.options);
+  return {
+    closed: whenClosed(socket),
+    transport: (events: TransportEvents): Transport => new SocketTransport(socket, events, reads),
   };
 }
 

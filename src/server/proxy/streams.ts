@@ -1,8 +1,9 @@
-import { Code } from '../../core/index.ts';
+import { Code, Reason, ShimError } from '../../core/index.ts';
 import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
+import { statusOf as failureStatus } from '../unary/status.ts';
 import { backendInitial } from './backend-flow.ts';
 import type { ConnectionParts } from './connection-parts.ts';
-import { millisecondsOf, statusBlock } from './grpc.ts';
+import { failureBlock, millisecondsOf, statusBlock } from './grpc.ts';
 import { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
 import { Lane } from './lane.ts';
 import type { OwnCalls } from './shared-budget.ts';
@@ -229,24 +230,26 @@ export class Streams {
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
   #endUnavailable(stream: Stream, message: string): void {
     stream.outcome = 'unavailable';
-    this.#endWith(stream, Code.UNAVAILABLE, message);
+    this.#endWith(stream, Code.UNAVAILABLE, statusBlock(Code.UNAVAILABLE, message, stream.answered));
   }
 
-  /** Ends a handled stream with RESOURCE_EXHAUSTED, and asks the client to send no more of it (RFC 9113 8.1). */
+  /** Ends a handled stream with OVERLOADED, and asks the client to send no more of it (RFC 9113 8.1). */
   refuseCall(stream: LocalStream, message: string): void {
     const stop = stream.clientEnded ? [] : [rstStream(stream.id, ErrorCode.NO_ERROR)];
-    this.#endWith(stream, Code.RESOURCE_EXHAUSTED, message, stop);
+    const status = failureStatus(new ShimError(Code.RESOURCE_EXHAUSTED, Reason.OVERLOADED, message));
+    const { code, details, trailers } = status;
+    const block = stream.answered ? statusBlock(code, details, true) : failureBlock(code, details, trailers);
+    this.#endWith(stream, code, block, stop);
   }
 
   /** Ends a stream with a gRPC status. What the client still sends is dropped. */
-  #endWith(stream: Stream, code: number, message: string, behind: readonly Buffer[] = []): void {
+  #endWith(stream: Stream, code: number, block: Buffer, behind: readonly Buffer[] = []): void {
     const { amender, flowControl, messageAmender } = this.parts;
     stream.status = code;
     stream.serverEnded = true;
     stream.reset = true;
     if (stream.kind === 'amend' && amender.finish(stream)) flowControl.discard(stream.down);
     if (stream.kind === 'amend-each') messageAmender.responseEnds(stream);
-    const block = statusBlock(code, message, stream.answered);
     const frames = Buffer.concat([headersFrames(stream.id, block, true, flowControl.maxFrameSize), ...behind]);
     flowControl.frames(stream.down, frames, 0, frames.length, true);
   }

@@ -92,13 +92,13 @@ export const CRI_LIMITS: ServerLimits = {
 };
 
 /** Resize API server. Takes requests far above its 256 KiB, to reject them with their size. Fewer watches. */
-export const API_LIMITS: ServerLimits & { readonly connections: number } = {
+export const API_LIMITS = {
   requestLimit: 8 * MiB,
   requestBytes: 10 * MiB,
   shortRequestBytes: MiB,
   runningCalls: 1024,
   connections: 128,
-};
+} as const satisfies ServerLimits & { readonly connections: number };
 
 /** Budgets of each gRPC server of the shim. */
 export const GRPC_LIMITS = {

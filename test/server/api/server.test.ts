@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { lstatSync } from 'node:fs';
-import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, Settings } from 'node:http2';
 import { connect } from 'node:http2';
 import { createConnection } from 'node:net';
-import type { ServiceError } from '@grpc/grpc-js';
+import { compressionAlgorithms, type ServiceError, status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
 import { crowdOf } from '../../../src/server/unary/connection-room.ts';
 import { API_LIMITS } from '../../../src/server/unary/server-budget.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { ResizeClient, refusalOf } from '../../support/resize-api/client.ts';
+import { ResizeClient, refusal, refusalOf } from '../../support/resize-api/client.ts';
 import { byUid, TestApi, toMemory } from '../../support/resize-api/resize-api.ts';
 import { view } from '../../support/resize-api/view.ts';
 
@@ -32,6 +32,81 @@ describe('the socket of the resize API', () => {
     await shim.api.close(0);
     shim.api = await shim.open(0o660);
     expect((lstatSync(shim.path).mode & 0o777).toString(8)).toBe('660');
+  });
+});
+
+describe('calls of the API', () => {
+  const shim = new TestApi(view);
+
+  test('a method that the API does not have is answered before the client has ended its request', async () => {
+    const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
+    const stream = session.request({
+      ...{ ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' },
+      ':path': '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
+    });
+    stream.write(Buffer.alloc(5));
+    const [headers] = (await once(stream, 'response')) as [Record<string, string>];
+    expect(headers['grpc-status']).toBe(String(status.UNIMPLEMENTED));
+    session.destroy();
+  });
+
+  test('a compressed call gets the same answer as a plain one', async () => {
+    const compressing = new ResizeClient(shim.path, compressionAlgorithms.gzip);
+    const plain = await shim.client.call('GetPod', { pod: byUid });
+    expect(await compressing.call('GetPod', { pod: byUid })).toEqual(plain);
+    compressing.close();
+  });
+
+  test('a connection of the API acknowledges SETTINGS and PING as any HTTP/2 server', async () => {
+    const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
+    const [settings] = (await once(session, 'remoteSettings')) as [Settings];
+    expect(settings.maxConcurrentStreams).toBe(1024);
+    for (const initialWindowSize of [1, 1_000_000]) {
+      await new Promise<void>((resolve) => session.settings({ initialWindowSize }, () => resolve()));
+      await new Promise<void>((resolve) => session.ping(() => resolve()));
+    }
+    const closed = once(session, 'close');
+    session.close();
+    await closed;
+  });
+
+  test('a request above 8 MiB is rejected, and the connection continues', async () => {
+    await expect(shim.client.raw('GetPod', Buffer.alloc(API_LIMITS.requestLimit + 1))).rejects.toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+    });
+    expect(await refusal(shim.client.raw('GetPod', Buffer.alloc(API_LIMITS.requestLimit)))).toMatchObject({
+      code: status.INVALID_ARGUMENT,
+    });
+  });
+
+  test('a call above the limit of running calls is rejected with the reason', async () => {
+    const others = new ResizeClient(shim.path);
+    const read = Promise.withResolvers<undefined>();
+    let waiting = 0;
+    shim.onDescribe = () => {
+      waiting += 1;
+      return read.promise;
+    };
+    const running = Array.from({ length: API_LIMITS.runningCalls }, () => others.call('GetPod', { pod: byUid }));
+    await vi.waitFor(() => expect(waiting).toBe(API_LIMITS.runningCalls), LONG_WAIT);
+    expect(await refusal(shim.client.call('GetPod', { pod: byUid }))).toMatchObject({
+      code: status.RESOURCE_EXHAUSTED,
+      reason: 'OVERLOADED',
+    });
+    read.resolve(undefined);
+    expect(await Promise.all(running)).toHaveLength(API_LIMITS.runningCalls);
+    expect(await shim.client.call('GetPod', { pod: byUid })).toHaveProperty('pod');
+    others.close();
+  });
+
+  test('at the end, a running call is answered and then its connection ends', async () => {
+    const answer = shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') });
+    const attempt = await shim.core.next();
+    const closed = shim.api.close(60_000);
+    attempt.succeed();
+    expect((await answer)['resize']).toMatchObject({ state: 'COMPLETED' });
+    await closed;
+    shim.api = await shim.open(0o600);
   });
 });
 
@@ -145,7 +220,7 @@ describe('connections of the API', () => {
     const answer = shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') });
     (await shim.core.next()).succeed();
     expect((await answer)['resize']).toMatchObject({ state: 'COMPLETED' });
-    expect(leaking.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(0);
+    await vi.waitFor(() => expect(leaking.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(0), LONG_WAIT);
     shim.peerOf = () => 7;
     await leaking.open(1, false);
     await vi.waitFor(() => expect(leaking.ended).toBe(2), LONG_WAIT);

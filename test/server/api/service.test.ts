@@ -585,6 +585,7 @@ describe('WatchResizes', () => {
     const long = new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'x'.repeat(2000));
     let answered = 0;
     for (; !isDropped(); answered += 1) {
+      while (seen.length < answered * 3) await once(fast, 'data');
       const answer = refusal(shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }));
       (await shim.core.next()).fail(long);
       expect((await answer).reason).toBe('CGROUP_UNAVAILABLE');

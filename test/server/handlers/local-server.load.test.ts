@@ -46,7 +46,7 @@ test('the server is loaded once; a connection ends if that fails, and the next o
     await Promise.all(lost.map((connection) => once(connection, 'end')));
   }
   // Clients repeat their calls.
-  expect(lines.filter((line) => line.includes('server for compressed calls failed to load'))).toHaveLength(1);
+  expect(lines.filter((line) => line.includes('compressed calls failed to load'))).toHaveLength(1);
   js.created = 1;
 
   js.fails = false;

@@ -10,7 +10,8 @@ import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { Code, Metadata } from '../../../src/core/grpc.ts';
 import { noCounters } from '../../../src/core/observe/counters.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
-import { createLocalServer, type LocalServer } from '../../../src/server/handlers/local-server.ts';
+import { createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import type { LocalCalls } from '../../../src/server/local-calls.ts';
 import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';
 import type { RawUnaryHandler } from '../../../src/server/unary/call.ts';
 import {
@@ -73,7 +74,7 @@ const folder = mkdtempSync(join(tmpdir(), 'same-'));
 const backend = http2.createServer();
 const fronts = new Map<Way, net.Server>();
 const connections: ServedConnection[] = [];
-let local: LocalServer;
+let local: LocalCalls;
 let lines: { way: Way; line: Record<string, unknown> }[] = [];
 let way: Way = 'proxy';
 let handled = 0;

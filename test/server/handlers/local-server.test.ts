@@ -17,8 +17,8 @@ import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { Backend } from '../../../src/runtime/backend.ts';
-import type { LocalServer } from '../../../src/server/handlers/local-server.ts';
 import { createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import type { LocalCalls } from '../../../src/server/local-calls.ts';
 import { serveConnection } from '../../../src/server/proxy/serve.ts';
 import type { RawUnaryHandler } from '../../../src/server/unary/call.ts';
 import { inBackend, onBehalfOf } from '../../../src/server/unary/call.ts';
@@ -44,7 +44,7 @@ describe('handlers', () => {
   const secret = 'PASSWORD=hunter2';
 
   let folder: string;
-  let local: LocalServer;
+  let local: LocalCalls;
   let backendServer: Server;
   let backend: Backend;
   /** The server of the call: the proxy itself, or the grpc-js server behind it. */

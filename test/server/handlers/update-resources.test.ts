@@ -11,10 +11,10 @@ import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { runtimePath } from '../../../src/runtime/backend.ts';
 import { encode } from '../../../src/runtime/codec.ts';
-import type { LocalServer } from '../../../src/server/handlers/local-server.ts';
 import { createLocalServer } from '../../../src/server/handlers/local-server.ts';
 import { createInterceptors, localHandlers } from '../../../src/server/handlers/table.ts';
 import { decodeUpdate } from '../../../src/server/handlers/update-resources.ts';
+import type { LocalCalls } from '../../../src/server/local-calls.ts';
 import { serveConnection } from '../../../src/server/proxy/serve.ts';
 import { withEntries } from '../../e2e/resize/bad-input/case.ts';
 import { containerId, FakeRuntime, podConfig, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
@@ -24,7 +24,7 @@ describe('forwarding of updates', () => {
   const identity = (bytes: Buffer): Buffer => bytes;
 
   let runtime: FakeRuntime;
-  let local: LocalServer;
+  let local: LocalCalls;
   let client: Client;
   const closing: (() => unknown)[] = [];
 

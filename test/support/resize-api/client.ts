@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { Client, type ClientReadableStream, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import {
+  Client,
+  type ClientReadableStream,
+  compressionAlgorithms,
+  credentials,
+  Metadata,
+  type ServiceError,
+} from '@grpc/grpc-js';
 import { loadSync, type MethodDefinition } from '@grpc/proto-loader';
 import protobuf from 'protobufjs';
 
@@ -19,8 +26,12 @@ export interface Answer {
 export class ResizeClient {
   readonly #client: Client;
 
-  constructor(path: string) {
-    this.#client = new Client(`unix:${path}`, credentials.createInsecure(), { 'grpc.use_local_subchannel_pool': 1 });
+  /** @param compression compresses all requests. None by default */
+  constructor(path: string, compression = compressionAlgorithms.identity) {
+    this.#client = new Client(`unix:${path}`, credentials.createInsecure(), {
+      'grpc.use_local_subchannel_pool': 1,
+      'grpc.default_compression_algorithm': compression,
+    });
   }
 
   /** Rejects with grpc-js's ServiceError. */

@@ -1,4 +1,4 @@
-import { constants, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Duplex } from 'node:stream';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { bufferUsed, Code, type Counters } from '../../../core/index.ts';
@@ -27,13 +27,11 @@ export interface RawServer {
 /**
  * Returns a gRPC server without handlers whose responses are as large as CRI's clients accept. A budget limits the
  * requests of all clients.
- * @param limitSession called with each new session
  */
 export function createRawServer(
   counters: Counters,
   limits: ServerLimits,
   budget = new ServerBudget(limits, (what) => counters.refused(what)),
-  limitSession: (session: ServerHttp2Session) => void = () => undefined,
 ): RawServer {
   const server = new Server({
     'grpc.max_receive_message_length': limits.requestLimit,
@@ -46,7 +44,6 @@ export function createRawServer(
   onSession(server, (session) => {
     keepHandles(session);
     setOwner(session, accepted);
-    limitSession(session);
   });
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {

@@ -1,9 +1,8 @@
-import { constants, type Http2Server, type ServerHttp2Session } from 'node:http2';
+import type { Http2Server, ServerHttp2Session } from 'node:http2';
 import { constants as gcConstants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import type { Server } from '@grpc/grpc-js';
-import { type ClientProcess, steadyNow } from '../../../core/index.ts';
+import type { ClientProcess } from '../../../core/index.ts';
 import { processOf } from '../call.ts';
-import { type Crowd, type Held, roomFor } from '../connection-room.ts';
 import { GRPC_LIMITS } from '../server-budget.ts';
 
 /** grpc-js 1.14. It is private, but no public API has the HTTP/2 server behind a connection injector. */
@@ -40,51 +39,6 @@ const peerIn = (owner: string | undefined): number | undefined =>
 export function clientOf(call: { getPeer(): string }): ClientProcess | undefined {
   const peer = peerIn(ownerOf(call));
   return peer === undefined ? undefined : processOf(peer);
-}
-
-interface OpenSession extends Held {
-  readonly session: ServerHttp2Session;
-}
-
-const TOO_MANY = Buffer.from('too many connections');
-
-/**
- * Returns a function that limits the sessions that it is called with, by the rules of {@link roomFor}.
- * @param tooMany called for each session that is refused or ended because there are too many
- */
-export function sessionLimit(
-  limit: number,
-  tooMany: (crowd: Crowd | undefined) => void,
-): (session: ServerHttp2Session) => void {
-  /** The oldest come first. */
-  const open = new Map<ServerHttp2Session, OpenSession>();
-  return (session) => {
-    const peer = peerIn(session.socket.remoteAddress);
-    if (open.size >= limit) {
-      const { crowd, ends } = roomFor(peer, [...open.values()]);
-      tooMany(crowd);
-      end(ends?.session ?? session);
-      if (ends === undefined) return;
-      open.delete(ends.session);
-    }
-    const held = { session, peer, activeStreams: 0, calls: 0, lastUsed: steadyNow() };
-    open.set(session, held);
-    session.once('close', () => open.delete(session));
-    session.on('stream', (stream) => {
-      held.activeStreams += 1;
-      stream.once('close', () => {
-        held.activeStreams -= 1;
-        held.calls += 1;
-        held.lastUsed = steadyNow();
-      });
-    });
-  };
-}
-
-/** Sends GOAWAY, ends the running calls, and closes. */
-function end(session: ServerHttp2Session): void {
-  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, TOO_MANY);
-  session.destroy();
 }
 
 /** The handles of closed sessions that the last two full collections have left. */
