@@ -117,7 +117,9 @@ export function refuseConnection(client: Socket, { lingering }: SharedBudget): v
 /**
  * Serves one client connection: opens a backend connection for it, and serves intercepted streams in this process.
  */
-export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
+export function serveConnection(accepted: Socket, options: ServeOptions): ServedConnection {
+  const clientReads = new ReusedReads();
+  const client = clientReads.adopt(accepted);
   const backend = options.connectBackend === undefined ? undefined : openBackend(options.connectBackend);
   const closed = Promise.all([whenClosed(client), backend?.closed]).then(() => undefined);
   const connection = new ProxyConnection(
@@ -134,7 +136,9 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
       connectLocal: (events) => new PairTransport(options.connectLocal(), events),
     },
     (side, events) =>
-      side === 'client' ? new SocketTransport(client, events) : (backend?.transport(events) ?? new NoBackend(events)),
+      side === 'client'
+        ? new SocketTransport(client, events, clientReads)
+        : (backend?.transport(events) ?? new NoBackend(events)),
   );
   return {
     shutdown: () => connection.shutdown(),

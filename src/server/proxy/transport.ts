@@ -1,4 +1,4 @@
-import type { OnReadOpts, Socket } from 'node:net';
+import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net';
 import { bufferUsed, MiB } from '../../core/index.ts';
 import { ReusedMemory } from '../../http2/index.ts';
 
@@ -47,6 +47,20 @@ export class ReusedReads {
       return true;
     },
   };
+
+  /**
+   * Returns an accepted socket as one that reads into this memory, for which only `net.connect` has an option: a new
+   * socket takes over its connection. Returns a socket that has read already as it is.
+   */
+  adopt(accepted: Socket): Socket {
+    const inner = accepted as unknown as { _handle: object | null };
+    const { _handle: handle } = inner;
+    if (handle === null || accepted.bytesRead > 0) return accepted;
+    inner._handle = null;
+    accepted.destroy();
+    const taken = { handle, onread: this.options, readable: true, writable: true };
+    return new Socket(taken as SocketConstructorOpts);
+  }
 
   listen(data: (chunk: Buffer) => boolean): void {
     this.#data = data;

@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { Server, Socket } from 'node:net';
 import { createConnection, createServer } from 'node:net';
@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { SHARED_LIMITS } from '../../../src/server/proxy/serve.ts';
 import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
-import { SocketTransport } from '../../../src/server/proxy/transport.ts';
+import { ReusedReads, SocketTransport } from '../../../src/server/proxy/transport.ts';
 import { frame, headers, openProxy, PING, request } from '../../support/http2/wire.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
@@ -66,6 +66,46 @@ describe('Transport', () => {
   function writeSmall(most: number): void {
     for (let sent = 0; transport.backlog < most; sent += 1) write(Buffer.alloc(13, sent % 251), Buffer.alloc(13, 'w'));
   }
+
+  test('an accepted socket reads into the same memory again once its bytes have been handled', async () => {
+    const accepted = once(server, 'connection');
+    const other = createConnection(join(folder, 's.sock'));
+    const [plain] = (await accepted) as [Socket];
+    const reads = new ReusedReads();
+    const adopted = reads.adopt(plain);
+    const seen: Buffer[] = [];
+    const texts: string[] = [];
+    const events = new EventEmitter();
+    const data = (chunk: Buffer): boolean => {
+      seen.push(chunk);
+      texts.push(chunk.toString());
+      events.emit('data');
+      return texts.at(-1) !== 'held';
+    };
+    const closed = vi.fn();
+    const reading = new SocketTransport(adopted, { data, drained, closed }, reads);
+    for (const text of ['first', 'held', 'next', 'last']) {
+      const handled = once(events, 'data');
+      other.write(text);
+      await handled;
+    }
+    expect(texts).toEqual(['first', 'held', 'next', 'last']);
+    const memory = seen.map(({ buffer }) => buffer);
+    expect(memory.map((one) => memory.indexOf(one))).toEqual([0, 0, 2, 2]);
+    expect(seen[1]?.toString()).toBe('held');
+    reading.write([Buffer.from('an'), Buffer.from('swer')], 6);
+    expect(String(await once(other, 'data'))).toBe('answer');
+    other.end();
+    await vi.waitFor(() => expect(closed).toHaveBeenCalledWith(undefined), LONG_WAIT);
+    adopted.destroy();
+  });
+
+  test('a socket that has read before it is adopted keeps what it has read', async () => {
+    client.write('early');
+    await vi.waitFor(() => expect(socket.bytesRead).toBe(5), LONG_WAIT);
+    expect(new ReusedReads().adopt(socket)).toBe(socket);
+    expect(socket.destroyed).toBe(false);
+  });
 
   test('small writes to a client that does not read take little more memory than their bytes', async () => {
     // The kernel accepts as much as it can, so that the rest is queued in the transport.
