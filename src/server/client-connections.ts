@@ -52,6 +52,8 @@ export interface ClientConnections {
   accept(client: Socket): void;
   /** The number of open client connections. */
   readonly connections: number;
+  /** The number of running calls of all connections, without watches. */
+  readonly running: number;
   /** The processes of the clients, as far as they are known. */
   peers(): ReadonlySet<number>;
   /**
@@ -88,6 +90,9 @@ export function createClientConnections({
     },
     get connections() {
       return connections.size;
+    },
+    get running() {
+      return [...connections.keys()].reduce((sum, { endingStreams }) => sum + endingStreams, 0);
     },
     peers: () => peersOf(connections),
     async shutdown(timeout) {

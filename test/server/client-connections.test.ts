@@ -29,6 +29,9 @@ class FakeConnection {
     readonly calls = 0,
   ) {}
 
+  get endingStreams(): number {
+    return this.activeStreams;
+  }
   shutdown(): void {
     this.events.push('shutdown');
     if (this.activeStreams + this.unsent === 0) this.#close();

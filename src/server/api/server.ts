@@ -9,7 +9,10 @@ import { callFields } from '../unary/call.ts';
 import { tooManyConnections } from '../unary/connection-room.ts';
 import type { EndedCall } from '../unary/serve.ts';
 import { API_LIMITS } from '../unary/server-budget.ts';
-import { type ServiceOptions, unaryHandlers } from './service.ts';
+import { type ServiceOptions, unaryHandlers, WATCH_PATH } from './service.ts';
+
+/** The time for clients without running calls to close their connections. kubelet waits for the next shim meanwhile. */
+const IDLE_GRACE_MS = 200;
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer extends Pick<ClientConnections, 'accept'> {
@@ -27,7 +30,7 @@ export interface ResizeServerOptions extends ServiceOptions {
 }
 
 /**
- * Creates the server. Each call is counted and logged. It is the server of handled CRI calls without a backend: every
+ * Creates the server. Each call that it serves is counted and logged. It is the server of handled CRI calls without a backend: every
  * call ends in this process.
  */
 export function createResizeServer(options: ResizeServerOptions): ResizeServer {
@@ -59,6 +62,7 @@ export function createResizeServer(options: ResizeServerOptions): ResizeServer {
     interception: {
       route: () => 'handle',
       isUnary: (path) => handlers.has(path),
+      isWatch: (path) => path === WATCH_PATH,
       amend: () => undefined,
       amendMessage: () => undefined,
     },
@@ -66,7 +70,8 @@ export function createResizeServer(options: ResizeServerOptions): ResizeServer {
   return {
     accept: (client) => clients.accept(client),
     async close(graceMs) {
-      await clients.shutdown(graceMs);
+      const cut = await clients.shutdown(clients.running === 0 ? Math.min(graceMs, IDLE_GRACE_MS) : graceMs);
+      if (cut > 0) log.warn({ listen: options.path, cut }, 'calls of the resize API were cut off');
       local.close();
     },
   };

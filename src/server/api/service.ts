@@ -84,6 +84,8 @@ async function resizePod(
   const { resizes, pods, clock } = options;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
+  // Read while the client waits: its process id may be another's later.
+  const requester = apiRequester(call.client);
   // Not cancelled by the client's signal: a resize is carried out even if its client leaves.
   const pod = await findPod(pods, request.pod, undefined, trace);
   const deadline = Math.min(call.deadline, clock.now() + timeoutMs);
@@ -97,7 +99,7 @@ async function resizePod(
       defer,
       timeoutMs,
       deadline,
-      requester: apiRequester(call.client),
+      requester,
     });
     Object.assign(trace.fields, { resize: resize.id, state: resize.state });
     return { resize: reportOf(options, resize) };

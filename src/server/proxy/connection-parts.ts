@@ -60,8 +60,10 @@ export interface ConnectionParts {
   /** Serves handled streams, or hands them over to the local server. */
   readonly handling: LocalPeer;
   readonly locals: {
-    /** Returns the connection to the local server that takes new streams. */
-    current(): LocalPeer;
+    /**
+     * Returns the connection to the local server that takes this stream; undefined if it has opened a later stream.
+     */
+    open(streamId: number): LocalPeer | undefined;
   };
   readonly gracefulShutdown: {
     /** Continues a shutdown that waits for the client's acknowledgement. */

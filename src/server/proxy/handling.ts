@@ -52,7 +52,8 @@ export class Handling implements LocalPeer, WaitingCalls {
     const content = frame.content();
     if (!isOneMessage(content, content.length)) {
       this.#handOver(stream, stream.fields, false);
-      stream.peer.request(stream, frame);
+      if (stream.serverEnded) this.#collector.returnWindow(stream.id, frame.length);
+      else stream.peer.request(stream, frame);
       return;
     }
     this.#collector.returnWindow(stream.id, frame.length);
@@ -67,7 +68,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     const [first] = collected?.blocks ?? [];
     if (collected === undefined || first === undefined || !isOneMessage(first, collected.size)) {
       this.#handOver(stream, stream.fields, false);
-      stream.peer.ended(stream);
+      if (!stream.serverEnded) stream.peer.ended(stream);
       return;
     }
     this.#ready.add(stream);
@@ -125,13 +126,24 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   #handOver(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    clearTimeout(stream.call?.timer);
+    const { call } = stream;
+    const peer = this.parts.locals.open(stream.id);
+    if (peer === undefined) {
+      if (call !== undefined) this.#reject(stream, call);
+      return;
+    }
+    clearTimeout(call?.timer);
     stream.call = undefined;
-    const peer = this.parts.locals.current();
     stream.peer = peer;
     stream.down.source = peer;
     peer.open(stream, fields, endStream);
     stream.fields = [];
+  }
+
+  /** Ends a call with a malformed request that the local server cannot take, because later streams have been opened. */
+  #reject(stream: LocalStream, call: RunningCall): void {
+    this.#forget(stream);
+    this.#fail(stream, call, { code: Code.INTERNAL, details: MALFORMED, trailers: [] });
   }
 
   /** Drops the request of a call that ends before its start. */
@@ -207,6 +219,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 }
 
 const NOTHING = Buffer.alloc(0);
+const MALFORMED = 'the request is not one uncompressed message';
 
 /** Bytes of a complete request. */
 const sizeOf = ({ collected, content }: LocalStream): number => collected?.size ?? content?.length ?? 0;

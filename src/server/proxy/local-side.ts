@@ -230,17 +230,30 @@ export class LocalSide implements LocalPeer {
   }
 }
 
+/** Most connections have none, and each event asks: an iterator of an empty map would cost more than the question. */
+const NONE: readonly Transport[] = [];
+
 /** The connections to the local server: the one that takes new streams, and retired ones whose streams still run. */
 export class LocalConnections {
   readonly #transports = new Map<LocalSide, Transport>();
   /** Takes new streams. */
   #current: LocalSide | undefined;
+  /** The highest stream id that the current connection has opened. */
+  #lastStreamId = 0;
 
   constructor(private readonly parts: ConnectionParts) {}
 
-  /** Returns the connection that takes new streams. Opens it if the first stream needs it. */
-  current(): LocalSide {
-    if (this.#current !== undefined) return this.#current;
+  /**
+   * Returns the connection that takes new streams. Opens it if the first stream needs it. Undefined if it has opened a
+   * later stream than this one: the ids of new streams only increase (RFC 9113 5.1.1).
+   */
+  open(streamId: number): LocalSide | undefined {
+    if (this.#current !== undefined && streamId <= this.#lastStreamId) return undefined;
+    this.#lastStreamId = streamId;
+    return this.#current ?? this.#connect();
+  }
+
+  #connect(): LocalSide {
     const parts = this.parts;
     const side = new LocalSide(parts, (retired) => this.retire(retired));
     const transport = parts.options.connectLocal({
@@ -268,22 +281,24 @@ export class LocalConnections {
   }
 
   transports(): Iterable<Transport> {
-    return this.#transports.values();
+    return this.#transports.size === 0 ? NONE : this.#transports.values();
   }
 
   /** Bytes that were written and have not left the process. */
   get backlog(): number {
     let bytes = 0;
-    for (const transport of this.#transports.values()) bytes += transport.backlog;
+    for (const transport of this.transports()) bytes += transport.backlog;
     return bytes;
   }
 
   flush(): void {
+    if (this.#transports.size === 0) return;
     for (const side of this.#transports.keys()) side.flush();
   }
 
   /** Makes memory of sent data available again. */
   recycle(): void {
+    if (this.#transports.size === 0) return;
     for (const side of this.#transports.keys()) side.flowControl.recycle();
   }
 

@@ -1,9 +1,11 @@
+import { MESSAGE_PREFIX_SIZE } from '../../core/index.ts';
 import { ErrorCode, type Frame, windowUpdate } from '../../http2/index.ts';
 import type { ConnectionParts } from './connection-parts.ts';
 import type { CollectedRequest } from './shared-budget.ts';
 import type { LocalStream } from './stream.ts';
 
-const REQUESTS_FULL = 'cri-resize-shim: the request is too long, or the requests of all clients are: retry later';
+const TOO_LONG = 'cri-resize-shim: the request is longer than';
+const REQUESTS_FULL = 'cri-resize-shim: the requests of all clients are too long together: retry later';
 
 /** Holds requests of handled calls until their last frame has come: here an unfinished one costs its bytes only. */
 export class RequestCollector {
@@ -15,7 +17,8 @@ export class RequestCollector {
     stream.collected ??= this.#collected(stream);
     const content = frame.content();
     this.returnWindow(stream.id, frame.length);
-    if (stream.collected.size + content.length > handledRequestLimit) this.#refuse(stream);
+    if (stream.collected.size + content.length > handledRequestLimit)
+      this.#refuse(stream, `${TOO_LONG} ${handledRequestLimit - MESSAGE_PREFIX_SIZE} bytes`);
     else shared.requests.add(stream.collected, content);
   }
 
@@ -40,16 +43,16 @@ export class RequestCollector {
   }
 
   #collected(stream: LocalStream): CollectedRequest {
-    return { blocks: [], size: 0, refuse: () => this.parts.run('client', () => this.#refuse(stream)) };
+    return { blocks: [], size: 0, refuse: () => this.parts.run('client', () => this.#refuse(stream, REQUESTS_FULL)) };
   }
 
   /** Ends a call whose request is too long, or the longest when there are too many. */
-  #refuse(stream: LocalStream): void {
+  #refuse(stream: LocalStream, message: string): void {
     this.parts.options.observer.refused('requests');
     stream.peer.cancel(stream, ErrorCode.CANCEL);
     stream.peer.discard(stream);
     stream.reset = true;
     if (stream.serverEnded) this.parts.streams.closeIfOver(stream);
-    else this.parts.streams.refuseCall(stream, REQUESTS_FULL);
+    else this.parts.streams.refuseCall(stream, message);
   }
 }

@@ -48,6 +48,8 @@ export interface ServedConnection {
   readonly closed: Promise<void>;
   /** Streams whose response is not complete. */
   readonly activeStreams: number;
+  /** Those of them that end by themselves: all but watches. */
+  readonly endingStreams: number;
   /** Bytes of responses that the client has not read and the kernel has not taken. */
   readonly unsent: number;
   /** When the last stream ended or, without any, the connection opened: milliseconds of performance.now(). */
@@ -147,6 +149,9 @@ export function serveConnection(accepted: Socket, options: ServeOptions): Served
     closed,
     get activeStreams() {
       return connection.streams.running;
+    },
+    get endingStreams() {
+      return connection.streams.ending;
     },
     get unsent() {
       return connection.unsent;

@@ -102,7 +102,7 @@ export class LocalStream extends StreamBase {
   readonly kind = 'handle';
   /** Its server. The proxy passes the stream to the local server if it is not plain. */
   peer: LocalPeer;
-  /** Whether its messages are compressed. */
+  /** Whether it is a unary call whose messages are compressed. */
   readonly compressed: boolean;
   /** Whether it has a place among the handled calls. */
   readonly admitted: boolean;

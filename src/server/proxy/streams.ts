@@ -76,9 +76,11 @@ export class Streams {
       const amendment = new MessageAmendment(parts.options.responseLimit, granted);
       stream = new MessageAmendStream(path, now(), new Lane(id, window, parts.backend.flow), amendment);
     } else {
-      const admitted = parts.options.shared.calls.take(this.#handled, compressed);
+      // A stream lasts much longer than the decompression of its request.
+      const counts = compressed && (interception.isUnary?.(path) ?? true);
+      const admitted = parts.options.shared.calls.take(this.#handled, counts);
       const peer = parts.handling;
-      stream = new LocalStream(path, now(), new Lane(id, window, peer), { peer, compressed, admitted });
+      stream = new LocalStream(path, now(), new Lane(id, window, peer), { peer, compressed: counts, admitted });
     }
     if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
       stream.delay = new RequestDelay(parts.options.delayLimit, millisecondsOf(timeout));

@@ -5,6 +5,7 @@ import { connect } from 'node:http2';
 import { createConnection } from 'node:net';
 import { compressionAlgorithms, type ServiceError, status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
+import { RunningCalls } from '../../../src/server/proxy/shared-budget.ts';
 import { crowdOf } from '../../../src/server/unary/connection-room.ts';
 import { API_LIMITS } from '../../../src/server/unary/server-budget.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
@@ -37,6 +38,10 @@ describe('the socket of the resize API', () => {
 
 describe('calls of the API', () => {
   const shim = new TestApi(view);
+  const callOf = (method: string): Record<string, string> => ({
+    ...{ ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' },
+    ':path': `/criresize.v1alpha1.ResizeService/${method}`,
+  });
 
   test('a method that the API does not have is answered before the client has ended its request', async () => {
     const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
@@ -97,6 +102,50 @@ describe('calls of the API', () => {
     expect(await Promise.all(running)).toHaveLength(API_LIMITS.runningCalls);
     expect(await shim.client.call('GetPod', { pod: byUid })).toHaveProperty('pod');
     others.close();
+  });
+
+  test('a malformed call that began before a watch on its connection is answered', async () => {
+    const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
+    const early = session.request(callOf('GetPod'));
+    await new Promise((resolve) => session.ping(resolve));
+    const watch = session.request(callOf('WatchResizes'));
+    watch.end(Buffer.alloc(5));
+    await once(watch, 'response');
+    const answered = once(early, 'response') as Promise<[Record<string, string>]>;
+    early.end(Buffer.alloc(3));
+    const [headers] = await answered;
+    expect(headers['grpc-status']).toBe(String(status.INTERNAL));
+    session.destroy();
+  });
+
+  test('compressed watches leave room for other compressed calls', async () => {
+    const clients = Array.from({ length: 3 }, () => new ResizeClient(shim.path, compressionAlgorithms.gzip));
+    const limits = vi.spyOn(RunningCalls.prototype, 'take');
+    for (const client of clients) {
+      const watch = client.watch({}).on('error', () => undefined);
+      await once(watch.resume(), 'metadata');
+    }
+    expect(await clients[0]!.call('GetPod', { pod: byUid })).toHaveProperty('pod');
+    expect(limits.mock.calls.map(([, compressed]) => compressed)).toEqual([false, false, false, true]);
+    limits.mockRestore();
+    for (const client of clients) client.close();
+  });
+
+  test('a watch that its client does not read does not delay the end', async () => {
+    const session = connect('http://localhost', {
+      createConnection: () => createConnection(shim.path),
+      settings: { initialWindowSize: 10 },
+    });
+    const watch = session.request(callOf('WatchResizes'));
+    watch.end(Buffer.alloc(5));
+    await once(watch, 'response');
+    const answer = shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') });
+    (await shim.core.next()).succeed();
+    await answer;
+    await new Promise((resolve) => session.ping(resolve));
+    await shim.resizes.close();
+    await shim.api.close(10_000_000);
+    session.destroy();
   });
 
   test('at the end, a running call is answered and then its connection ends', async () => {
