@@ -188,18 +188,37 @@ export class FrameReader {
  */
 const MAX_FRAMES = 1024;
 
-/** A complete header block and the frames that carried it. */
-export interface HeaderBlock {
-  readonly streamId: number;
-  readonly endStream: boolean;
+const NOTHING = Buffer.alloc(0);
+
+/** A complete header block and the frames that carried it. The assembly reuses one object: do not store it. */
+export class HeaderBlock {
+  streamId = 0;
+  endStream = false;
   /** Whether one frame without padding and priority carried it. */
-  readonly bare: boolean;
-  /** The HPACK-encoded fields, without padding and priority. */
-  readonly block: Buffer;
+  bare = false;
   /** The received frames, from `start` to `end`. */
-  readonly buffer: Buffer;
-  readonly start: number;
-  readonly end: number;
+  buffer: Buffer = NOTHING;
+  start = 0;
+  end = 0;
+  #block: Buffer | undefined;
+
+  /** The HPACK-encoded fields, without padding and priority. Made when asked for: most of a server are not read. */
+  get block(): Buffer {
+    this.#block ??= this.buffer.subarray(this.start + FRAME_HEADER_SIZE, this.end);
+    return this.#block;
+  }
+
+  /** @param block undefined if it is all that the frame has */
+  set(streamId: number, endStream: boolean, frames: Pick<Frame, 'buffer' | 'start' | 'end'>, block?: Buffer): this {
+    this.streamId = streamId;
+    this.endStream = endStream;
+    this.bare = block === undefined;
+    this.buffer = frames.buffer;
+    this.start = frames.start;
+    this.end = frames.end;
+    this.#block = block;
+    return this;
+  }
 }
 
 /**
@@ -211,6 +230,7 @@ export class HeaderAssembly {
   #streamId = 0;
   #endStream = false;
   #size = 0;
+  readonly #complete = new HeaderBlock();
 
   /** @param limit octets of an encoded block */
   constructor(private readonly limit: number) {}
@@ -231,22 +251,15 @@ export class HeaderAssembly {
   }
 
   #begin(frame: Frame): HeaderBlock | undefined {
-    const block = frame.content();
+    const isBare = !frame.has(Flag.PADDED | Flag.PRIORITY);
     if (!frame.has(Flag.END_HEADERS)) {
       this.#streamId = frame.streamId;
       this.#endStream = frame.has(Flag.END_STREAM);
-      return this.#add(frame, block);
+      return this.#add(frame, frame.content());
     }
-    if (block.length > this.limit) throw tooLarge();
-    return {
-      streamId: frame.streamId,
-      endStream: frame.has(Flag.END_STREAM),
-      bare: !frame.has(Flag.PADDED | Flag.PRIORITY),
-      block,
-      buffer: frame.buffer,
-      start: frame.start,
-      end: frame.end,
-    };
+    const block = isBare ? undefined : frame.content();
+    if ((block ?? frame).length > this.limit) throw tooLarge();
+    return this.#complete.set(frame.streamId, frame.has(Flag.END_STREAM), frame, block);
   }
 
   #add(frame: Frame, block: Buffer): HeaderBlock | undefined {
@@ -258,15 +271,9 @@ export class HeaderAssembly {
     if (this.#size > this.limit || this.#parts.length > MAX_FRAMES) throw tooLarge();
     if (!frame.has(Flag.END_HEADERS)) return undefined;
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));
-    const complete = {
-      streamId: this.#streamId,
-      endStream: this.#endStream,
-      bare: false,
-      block: Buffer.concat(this.#parts.map((part) => part.block)),
-      buffer,
-      start: 0,
-      end: buffer.length,
-    };
+    const whole = Buffer.concat(this.#parts.map((part) => part.block));
+    const frames = { buffer, start: 0, end: buffer.length };
+    const complete = this.#complete.set(this.#streamId, this.#endStream, frames, whole);
     this.#parts = [];
     this.#streamId = 0;
     this.#size = 0;
@@ -304,7 +311,7 @@ export class ReusedMemory {
 
   /** Marks all buffers but `except` as free. */
   giveBack(except?: Buffer): void {
-    if (this.#inUse.length === 0) return;
+    if (this.#inUse.length === 0 || (this.#inUse.length === 1 && this.#inUse[0] === except)) return;
     for (const memory of this.#inUse) if (memory !== except) this.#free.push(memory);
     this.#inUse = except === undefined ? [] : [except];
   }

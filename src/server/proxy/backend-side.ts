@@ -140,7 +140,7 @@ export class BackendSide {
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
     this.parts.client.windowGranted(increment);
     if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
-    else toClient.pushDeferred(Buffer.from(frame.buffer.subarray(frame.start, frame.end)));
+    else toClient.deferWindow(increment);
   }
 
   /**

@@ -1,4 +1,4 @@
-import { type Frame, pingAck } from '../../http2/index.ts';
+import { type Frame, pingAck, windowUpdate } from '../../http2/index.ts';
 import type { Transport } from './transport.ts';
 
 /** Up to this many bytes, a copy costs less than a write of its own. */
@@ -15,6 +15,8 @@ export class Outbox {
   #size = 0;
   /** Bytes that wait for the next flush. */
   #deferred: Buffer[] = [];
+  /** Bytes of connection window that wait for the next flush. */
+  #deferredWindow = 0;
   /** The last slice. It can still be extended. */
   #chunk: Buffer | undefined;
   #from = 0;
@@ -59,6 +61,15 @@ export class Outbox {
   }
 
   /**
+   * Grants connection window as {@link pushDeferred} does, if `deferred` bytes are. A Go server returns the few bytes of
+   * each request at once: those that wait leave as one frame.
+   */
+  deferWindow(bytes: number): void {
+    if (!this.defers) this.push(windowUpdate(0, bytes));
+    else if (!this.#shut) this.#deferredWindow += bytes;
+  }
+
+  /**
    * Acknowledges a PING, in one write with what goes there next. Go peers ping on every burst of data, so each call
    * would cost two more writes, and a write costs more than everything else that the proxy does for a call.
    */
@@ -73,12 +84,12 @@ export class Outbox {
 
   /** Whether deferred bytes wait. */
   get hasDeferred(): boolean {
-    return this.#deferred.length > 0;
+    return this.#deferred.length > 0 || this.#deferredWindow > 0;
   }
 
   /** Writes everything that waits, deferred bytes included. */
   flushDeferred(): void {
-    for (const bytes of this.#deferred.splice(0)) this.push(bytes);
+    if (this.hasDeferred) for (const bytes of this.#takeDeferred()) this.push(bytes);
     this.flush();
   }
 
@@ -96,7 +107,7 @@ export class Outbox {
   flush(): void {
     if (this.#size === 0 || this.#transport === undefined) return;
     this.#seal();
-    if (this.#deferred.length > 0) this.#takeDeferred();
+    if (this.hasDeferred) this.#addDeferred();
     const slices = this.#slices;
     const size = this.#size;
     this.#slices = [];
@@ -104,10 +115,18 @@ export class Outbox {
     this.#transport.write(slices, size);
   }
 
-  #takeDeferred(): void {
-    for (const bytes of this.#deferred) this.#size += bytes.length;
-    this.#slices.unshift(...this.#deferred);
+  #addDeferred(): void {
+    const deferred = this.#takeDeferred();
+    for (const bytes of deferred) this.#size += bytes.length;
+    this.#slices.unshift(...deferred);
+  }
+
+  #takeDeferred(): Buffer[] {
+    const deferred = this.#deferred;
     this.#deferred = [];
+    if (this.#deferredWindow > 0) deferred.push(windowUpdate(0, this.#deferredWindow));
+    this.#deferredWindow = 0;
+    return deferred;
   }
 
   #seal(): void {
