@@ -76,9 +76,11 @@ export {
   type FieldReader,
   messageTypes,
   readFields,
+  readInt64,
   readSubMessage,
   textOf,
   varintKey,
+  writeInt64,
   writeMapEntry,
   writeString,
 } from './protobuf.ts';

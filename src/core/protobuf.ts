@@ -39,10 +39,57 @@ export function readFields(message: Uint8Array, take: TakeField): void {
   }
 }
 
-/** Reads the fields of a sub-message whose key has just been read. Throws RangeError as {@link readFields} does. */
-export function readSubMessage(reader: FieldReader, take: TakeField): void {
+/**
+ * Reads the fields of a sub-message whose key has just been read. Returns the position of its first byte. Throws
+ * RangeError as {@link readFields} does.
+ */
+export function readSubMessage(reader: FieldReader, take: TakeField): number {
   const length = reader.uint32();
-  readUpTo(reader, reader.pos + length, take);
+  const start = reader.pos;
+  readUpTo(reader, start + length, take);
+  return start;
+}
+
+/** The most bytes of a varint. */
+const VARINT_BYTES = 10;
+
+/**
+ * Reads an int64 as a number; values beyond 2^53 are inexact. protobufjs makes several objects for each int64. Throws
+ * RangeError if there is none.
+ */
+export function readInt64(reader: FieldReader): number {
+  let low = 0;
+  let high = 0;
+  for (let index = 0; index < VARINT_BYTES; index += 1) {
+    if (reader.pos >= reader.len) break;
+    const octet = reader.buf[reader.pos++] ?? 0;
+    const bits = octet & 0x7f;
+    if (index < 4) low |= bits << (7 * index);
+    else if (index > 4) high |= bits << (7 * index - 32);
+    else {
+      low |= bits << 28;
+      high = bits >> 4;
+    }
+    if (octet < 0x80) return high * 2 ** 32 + (low >>> 0);
+  }
+  throw new RangeError(`not a protobuf message: a varint does not end at byte ${reader.pos}`);
+}
+
+/**
+ * Writes an int64, of at most 53 bits, as a varint of up to ten bytes. Returns the position behind it.
+ * @param into has to have room for it
+ */
+export function writeInt64(into: Uint8Array, from: number, value: number): number {
+  let at = from;
+  let low = value >>> 0;
+  let high = Math.floor(value / 2 ** 32) >>> 0;
+  for (; high > 0 || low >= 0x80; at += 1) {
+    into[at] = (low & 0x7f) | 0x80;
+    low = ((low >>> 7) | (high << 25)) >>> 0;
+    high >>>= 7;
+  }
+  into[at] = low;
+  return at + 1;
 }
 
 function readUpTo(reader: FieldReader, end: number, take: TakeField): void {

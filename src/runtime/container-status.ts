@@ -7,8 +7,10 @@ import {
   delimitedKey,
   type FieldReader,
   readFields,
+  readInt64,
   readSubMessage,
   varintKey,
+  writeInt64,
   writeMapEntry,
 } from '../core/index.ts';
 
@@ -30,14 +32,14 @@ export interface ReportedStatus {
 }
 
 /** Keys of LinuxContainerResources. */
-const KEY_OF: Readonly<Record<keyof ReportedResources, number>> = {
+const KEY = {
   cpu_period: varintKey(1),
   cpu_quota: varintKey(2),
   cpu_shares: varintKey(3),
   memory_limit_in_bytes: varintKey(4),
   memory_swap_limit_in_bytes: varintKey(10),
-};
-const NAME_OF = new Map(Object.entries(KEY_OF).map(([name, key]) => [key, name as keyof ReportedResources]));
+} as const;
+const NAMES = Object.keys(KEY) as (keyof ReportedResources)[];
 
 // Field numbers: ContainerStatusResponse.status, and below it the fields of ContainerStatus and ContainerResources.
 const STATUS = 1;
@@ -46,28 +48,45 @@ const STATE = 3;
 const RESOURCES = 16;
 const LINUX = 1;
 
-type Fields = Partial<Record<keyof ReportedResources, number>>;
+type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+type Fields = Partial<ReportedResources>;
 
-interface MutableStatus {
-  id: string;
-  state: number;
-  resources: Fields | undefined;
+/** The status of a container, and where in the response its resources are. */
+class FoundStatus implements ReportedStatus {
+  id = '';
+  state = 0;
+  resources: Mutable<ReportedResources> | undefined;
+  /** The last status of a ContainerStatusResponse, in it the last resources, and in them the last Linux resources. */
+  readonly places: Place[] = [];
 }
+
+/** A status that {@link readContainerStatus} has read. */
+export type ReadStatus = ReportedStatus & { readonly places: readonly Place[] };
 
 /** Reads the fields of a ContainerStatusResponse that the shim needs. Throws RangeError if it is no message. */
-export function readContainerStatus(response: Uint8Array): ReportedStatus {
-  const status: MutableStatus = { id: '', state: 0, resources: undefined };
+export function readContainerStatus(response: Uint8Array): ReadStatus {
+  const status = new FoundStatus();
   readFields(response, (key, reader) => {
     if (key !== delimitedKey(STATUS)) return false;
-    readSubMessage(reader, (inner) => readStatusField(inner, reader, status));
+    const lengthStart = reader.pos;
+    status.places.length = 0;
+    const start = readSubMessage(reader, (inner) => readStatusField(inner, reader, status));
+    status.places.unshift({ lengthStart, start, end: reader.pos });
     return true;
   });
-  return reported(status);
+  return status;
 }
 
-/** Returns the response with these resources in place of its own, and all other bytes as they are. */
-export function withResources(response: Uint8Array, changes: Readonly<Fields>): Buffer {
-  return spliceInto(response, [STATUS, RESOURCES, LINUX], encodeFields(changes));
+/**
+ * Returns the response with these resources in place of its own, and all other bytes as they are.
+ * @param places as {@link readContainerStatus} has found them in this response
+ */
+export function withResources(response: Uint8Array, { places }: ReadStatus, changes: Fields): Buffer {
+  const addition = encodeFields(changes);
+  const [status, resources, linux] = places;
+  if (status === undefined || resources === undefined || linux === undefined)
+    return spliceInto(response, [STATUS, RESOURCES, LINUX], addition);
+  return spliceIntoNested(response, [status, resources, linux], addition);
 }
 
 /** One of several container statuses in a message, and its position there. */
@@ -78,9 +97,10 @@ export interface PlacedStatus extends ReportedStatus {
 /** Reads a message's repeated field of container statuses. Throws RangeError if the bytes are not a message. */
 export function readContainerStatuses(message: Uint8Array, field: number): readonly PlacedStatus[] {
   return placesOf(message, field).map((place) => {
-    const status: MutableStatus = { id: '', state: 0, resources: undefined };
+    const status = new FoundStatus();
     readFields(message.subarray(place.start, place.end), (key, reader) => readStatusField(key, reader, status));
-    return { ...reported(status), place };
+    const { id, state, resources } = status;
+    return { id, state, resources, place };
   });
 }
 
@@ -90,34 +110,28 @@ export function readContainerStatuses(message: Uint8Array, field: number): reado
  */
 export function withResourcesOfStatuses(
   message: Uint8Array,
-  changes: readonly { readonly place: Place; readonly resources: Readonly<Fields> }[],
+  changes: readonly { readonly place: Place; readonly resources: Fields }[],
 ): Buffer {
   const additions = changes.map(({ place, resources }) => ({ place, addition: encodeFields(resources) }));
   return spliceIntoPlaces(message, [RESOURCES, LINUX], additions);
 }
 
-function encodeFields(fields: Readonly<Fields>): Uint8Array {
-  const writer = createWriter();
-  for (const [name, value] of Object.entries(fields) as [keyof ReportedResources, number][])
-    writer.uint32(KEY_OF[name]).int64(value);
-  return writer.finish();
+/** A key has one byte, and a varint up to ten. */
+const MOST_BYTES = NAMES.length * 11;
+
+function encodeFields(fields: Fields): Uint8Array {
+  const bytes = Buffer.allocUnsafe(MOST_BYTES);
+  let at = 0;
+  for (const name of NAMES) {
+    const value = fields[name];
+    if (value === undefined) continue;
+    bytes[at] = KEY[name];
+    at = writeInt64(bytes, at + 1, value);
+  }
+  return bytes.subarray(0, at);
 }
 
-const noResources: ReportedResources = {
-  cpu_period: 0,
-  cpu_quota: 0,
-  cpu_shares: 0,
-  memory_limit_in_bytes: 0,
-  memory_swap_limit_in_bytes: 0,
-};
-
-const reported = ({ id, state, resources }: MutableStatus): ReportedStatus => ({
-  id,
-  state,
-  resources: resources && { ...noResources, ...resources },
-});
-
-function readStatusField(key: number, reader: FieldReader, status: MutableStatus): boolean {
+function readStatusField(key: number, reader: FieldReader, status: FoundStatus): boolean {
   switch (key) {
     case delimitedKey(ID):
       status.id = reader.string();
@@ -126,23 +140,54 @@ function readStatusField(key: number, reader: FieldReader, status: MutableStatus
       status.state = reader.int32();
       return true;
     case delimitedKey(RESOURCES):
-      readSubMessage(reader, (inner) => {
-        if (inner !== delimitedKey(LINUX)) return false;
-        const resources = (status.resources ??= {});
-        readSubMessage(reader, (limit) => readLimit(limit, reader, resources));
-        return true;
-      });
+      readResources(reader, status);
       return true;
     default:
       return false;
   }
 }
 
-function readLimit(key: number, reader: FieldReader, resources: Fields): boolean {
-  const name = NAME_OF.get(key);
-  if (name === undefined) return false;
-  resources[name] = Number(reader.int64());
-  return true;
+function readResources(reader: FieldReader, status: FoundStatus): void {
+  const { places } = status;
+  const lengthStart = reader.pos;
+  places.length = 0;
+  const start = readSubMessage(reader, (key) => {
+    if (key !== delimitedKey(LINUX)) return false;
+    const resources = (status.resources ??= {
+      cpu_period: 0,
+      cpu_quota: 0,
+      cpu_shares: 0,
+      memory_limit_in_bytes: 0,
+      memory_swap_limit_in_bytes: 0,
+    });
+    const linuxStart = reader.pos;
+    const inner = readSubMessage(reader, (limit) => readLimit(limit, reader, resources));
+    places[0] = { lengthStart: linuxStart, start: inner, end: reader.pos };
+    return true;
+  });
+  places.unshift({ lengthStart, start, end: reader.pos });
+}
+
+function readLimit(key: number, reader: FieldReader, resources: Mutable<ReportedResources>): boolean {
+  switch (key) {
+    case KEY.cpu_period:
+      resources.cpu_period = readInt64(reader);
+      return true;
+    case KEY.cpu_quota:
+      resources.cpu_quota = readInt64(reader);
+      return true;
+    case KEY.cpu_shares:
+      resources.cpu_shares = readInt64(reader);
+      return true;
+    case KEY.memory_limit_in_bytes:
+      resources.memory_limit_in_bytes = readInt64(reader);
+      return true;
+    case KEY.memory_swap_limit_in_bytes:
+      resources.memory_swap_limit_in_bytes = readInt64(reader);
+      return true;
+    default:
+      return false;
+  }
 }
 
 /**
@@ -208,6 +253,44 @@ function spliceIntoPlaces(
     copied = place.end;
   }
   return Buffer.concat([...parts, message.subarray(copied)]);
+}
+
+/** The most bytes of a length. */
+const LENGTH_BYTES = 5;
+
+/**
+ * Returns the message with `addition` at the end of the last of these sub-messages, each of which is in the one before.
+ * All other bytes stay as they are, except the lengths.
+ */
+function spliceIntoNested(message: Uint8Array, places: readonly Place[], addition: Uint8Array): Buffer {
+  // A longer sub-message may make the length of the one around it longer.
+  const growths: number[] = [];
+  let growth = addition.length;
+  for (const { lengthStart, start, end } of places.toReversed()) {
+    growths.unshift(growth);
+    growth += varintSize(end - start + growth) - (start - lengthStart);
+  }
+  const into = Buffer.allocUnsafe(message.length + addition.length + LENGTH_BYTES * places.length);
+  let at = 0;
+  let copied = 0;
+  for (const [index, { lengthStart, start, end }] of places.entries()) {
+    into.set(message.subarray(copied, lengthStart), at);
+    at = writeInt64(into, at + lengthStart - copied, end - start + (growths[index] ?? 0));
+    copied = start;
+  }
+  const { end = 0 } = places.at(-1) ?? {};
+  into.set(message.subarray(copied, end), at);
+  at += end - copied;
+  into.set(addition, at);
+  at += addition.length;
+  into.set(message.subarray(end), at);
+  return into.subarray(0, at + message.length - end);
+}
+
+function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size += 1;
+  return size;
 }
 
 /** Field of `info` (map<string, string>) in verbose PodSandboxStatus, ContainerStatus and Status responses. */

@@ -1,13 +1,16 @@
 import fc from 'fast-check';
+import protobuf from 'protobufjs';
 import { describe, expect, test } from 'vitest';
 import {
   contentsOf,
   createWriter,
   delimitedKey,
   readFields,
+  readInt64,
   readSubMessage,
   textOf,
   varintKey,
+  writeInt64,
   writeMapEntry,
   writeString,
 } from '../../src/core/protobuf.ts';
@@ -63,4 +66,19 @@ describe('reading fields', () => {
       }),
     );
   });
+});
+
+test('readInt64 and writeInt64 agree with protobufjs, and readInt64 rejects a varint without an end', () => {
+  const edges = [0, -1, 1, 127, 128, 2 ** 31, -(2 ** 31), 2 ** 32, -(2 ** 32), 2 ** 53 - 1, -(2 ** 53 - 1)];
+  const value = fc.oneof(fc.constantFrom(...edges), fc.maxSafeInteger());
+  fc.assert(
+    fc.property(value, (number) => {
+      const written = protobuf.Writer.create().int64(number).finish();
+      expect(readInt64(protobuf.Reader.create(written))).toBe(number);
+      const into = new Uint8Array(12);
+      expect(into.subarray(1, writeInt64(into, 1, number))).toEqual(Uint8Array.from(written));
+    }),
+  );
+  for (const bytes of [[], [0x80], Array<number>(11).fill(0x80)])
+    expect(() => readInt64(protobuf.Reader.create(Uint8Array.from(bytes)))).toThrow(RangeError);
 });

@@ -22,6 +22,8 @@ const fields = [
 const resources = fc.record(
   Object.fromEntries(fields.map((name) => [name, safe])) as Record<(typeof fields)[number], typeof safe>,
 );
+/** The key of memory_limit_in_bytes. */
+const KEY_OF_MEMORY = 0x20;
 const wire = (values: Partial<Record<(typeof fields)[number], number>>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, BigInt(value)]));
 
@@ -38,15 +40,15 @@ describe('a ContainerStatusResponse read in place', () => {
           },
           info: { info: '{"pid":1}' },
         });
-        expect(readContainerStatus(bytes)).toEqual({ id, state, resources: values });
+        expect(readContainerStatus(bytes)).toMatchObject({ id, state, resources: values });
       }),
     );
   });
 
   test('readContainerStatus accepts a response without resources and an empty response', () => {
     const bare = encode('ContainerStatusResponse', { status: { id: 'a', state: 1 } });
-    expect(readContainerStatus(bare)).toEqual({ id: 'a', state: 1, resources: undefined });
-    expect(readContainerStatus(Buffer.alloc(0))).toEqual({ id: '', state: 0, resources: undefined });
+    expect(readContainerStatus(bare)).toMatchObject({ id: 'a', state: 1, resources: undefined });
+    expect(readContainerStatus(Buffer.alloc(0))).toMatchObject({ id: '', state: 0, resources: undefined });
   });
 
   test('withResources replaces values and keeps all other fields', () => {
@@ -57,8 +59,13 @@ describe('a ContainerStatusResponse read in place', () => {
           info: { info: '{}' },
         };
         const changes = Object.fromEntries(names.map((name) => [name, values[name]]));
-        const changed = withResources(encode('ContainerStatusResponse', message), changes);
-        expect(readContainerStatus(changed)).toEqual({ id: 'abc', state: 1, resources: { ...before, ...changes } });
+        const response = encode('ContainerStatusResponse', message);
+        const changed = withResources(response, readContainerStatus(response), changes);
+        expect(readContainerStatus(changed)).toMatchObject({
+          id: 'abc',
+          state: 1,
+          resources: { ...before, ...changes },
+        });
         const linux = { ...message.status.resources.linux, ...wire(changes) };
         expect(decode('ContainerStatusResponse', changed)).toEqual(
           decode(
@@ -66,6 +73,25 @@ describe('a ContainerStatusResponse read in place', () => {
             encode('ContainerStatusResponse', { ...message, status: { ...message.status, resources: { linux } } }),
           ),
         );
+      }),
+    );
+  });
+
+  test('withResources changes the last of repeated sub-messages, as spliceInto does', () => {
+    const wrap = (field: number, parts: readonly Uint8Array[]): Uint8Array =>
+      createWriter().uint32(delimitedKey(field)).bytes(Buffer.concat(parts)).finish();
+    const sized = fc.integer({ min: 0, max: 20_000 }).map((length) => wrap(99, [new Uint8Array(length)]));
+    const some = (inner: fc.Arbitrary<Uint8Array>) => fc.array(fc.oneof(inner, sized), { maxLength: 3 });
+    const limits = some(resources.map((values) => encode('LinuxContainerResources', wire(values))));
+    const linux = some(limits.map((parts) => wrap(1, parts)));
+    const status = some(linux.map((parts) => wrap(16, parts)));
+    const response = some(status.map((parts) => wrap(1, parts)));
+    fc.assert(
+      fc.property(response, safe, (parts, value) => {
+        const message = Buffer.concat(parts);
+        const addition = encode('LinuxContainerResources', { memory_limit_in_bytes: BigInt(value) });
+        const changed = withResources(message, readContainerStatus(message), { memory_limit_in_bytes: value });
+        expect(changed).toEqual(spliceInto(message, LINUX, value === 0 ? Uint8Array.of(KEY_OF_MEMORY, 0) : addition));
       }),
     );
   });
@@ -145,7 +171,9 @@ describe.each([
           const expected = cases.map((one) => {
             const bytes = statusBytes(one.status);
             if (!one.isChanged) return bytes;
-            return Buffer.from(contentsOf(withResources(wrap(1, bytes), changesOf(one)), 1)[0]!);
+            const response = wrap(1, bytes);
+            const changed = withResources(response, readContainerStatus(response), changesOf(one));
+            return Buffer.from(contentsOf(changed, 1)[0]!);
           });
           expect(after).toEqual(messageBytes(expected));
           const decoded = decode(name, after).containers_statuses;

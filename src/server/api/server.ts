@@ -30,8 +30,8 @@ export interface ResizeServerOptions extends ServiceOptions {
 }
 
 /**
- * Creates the server. Each call that it serves is counted and logged. It is the server of handled CRI calls without a backend: every
- * call ends in this process.
+ * Creates the server. Each call that it serves is counted and logged. It is the server of handled CRI calls without a
+ * backend: every call ends in this process.
  */
 export function createResizeServer(options: ResizeServerOptions): ResizeServer {
   const { peerOf, log, counters } = options;

@@ -27,8 +27,8 @@ export function containerStatus(node: Node): Amendment {
     // The container may have just exited.
     const unreadable = (error: unknown): void => node.failOpen('unreadable_state', status.id, error);
     const changes = kernelChanges(node, status, unreadable);
-    if (changes instanceof Promise) return changes.then((found) => found && withResources(response, found));
-    return changes && withResources(response, changes);
+    if (changes instanceof Promise) return changes.then((found) => found && withResources(response, status, found));
+    return changes && withResources(response, status, changes);
   };
 }
 

@@ -51,9 +51,8 @@ export class Handling implements LocalPeer, WaitingCalls {
     }
     const content = frame.content();
     if (!isOneMessage(content, content.length)) {
-      this.#handOver(stream, stream.fields, false);
-      if (stream.serverEnded) this.#collector.returnWindow(stream.id, frame.length);
-      else stream.peer.request(stream, frame);
+      if (this.#handOver(stream, stream.fields, false)) stream.peer.request(stream, frame);
+      else this.#collector.returnWindow(stream.id, frame.length);
       return;
     }
     this.#collector.returnWindow(stream.id, frame.length);
@@ -67,8 +66,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     if (stream.serverEnded) return;
     const [first] = collected?.blocks ?? [];
     if (collected === undefined || first === undefined || !isOneMessage(first, collected.size)) {
-      this.#handOver(stream, stream.fields, false);
-      if (!stream.serverEnded) stream.peer.ended(stream);
+      if (this.#handOver(stream, stream.fields, false)) stream.peer.ended(stream);
       return;
     }
     this.#ready.add(stream);
@@ -125,12 +123,13 @@ export class Handling implements LocalPeer, WaitingCalls {
     this.parts.streams.delivered(lane);
   }
 
-  #handOver(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
+  /** Passes a call on to the local server. Returns false if it has been rejected instead. */
+  #handOver(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): boolean {
     const { call } = stream;
     const peer = this.parts.locals.open(stream.id);
     if (peer === undefined) {
       if (call !== undefined) this.#reject(stream, call);
-      return;
+      return false;
     }
     clearTimeout(call?.timer);
     stream.call = undefined;
@@ -138,6 +137,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     stream.down.source = peer;
     peer.open(stream, fields, endStream);
     stream.fields = [];
+    return true;
   }
 
   /** Ends a call with a malformed request that the local server cannot take, because later streams have been opened. */

@@ -61,8 +61,8 @@ export class Outbox {
   }
 
   /**
-   * Grants connection window as {@link pushDeferred} does, if `deferred` bytes are. A Go server returns the few bytes of
-   * each request at once: those that wait leave as one frame.
+   * Grants connection window, deferred as in {@link pushDeferred}. A Go server returns the few bytes of each request at
+   * once: those that wait leave as one frame.
    */
   deferWindow(bytes: number): void {
     if (!this.defers) this.push(windowUpdate(0, bytes));

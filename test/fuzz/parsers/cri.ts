@@ -71,7 +71,9 @@ const parsers: readonly Parser[] = [
     (bytes) => {
       describeContainer(decode('ContainerStatusResponse', bytes));
       readContainerStatus(bytes);
-      readContainerStatus(withResources(bytes, { cpu_period: 100_000, memory_limit_in_bytes: 1 }));
+      readContainerStatus(
+        withResources(bytes, readContainerStatus(bytes), { cpu_period: 100_000, memory_limit_in_bytes: 1 }),
+      );
     },
   ),
   parserOf(
