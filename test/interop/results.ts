@@ -90,7 +90,12 @@ const withReason = ({ name, reason }: { readonly name: string; readonly reason: 
  * Cases that pass directly and may fail through the shim, with the reason. docs/compatibility.md lists them too, in a
  * table. All other differences fail the suite `interop`.
  */
-export const accepted: ReadonlyMap<string, string> = new Map();
+export const accepted: ReadonlyMap<string, string> = new Map([
+  [
+    'http2/5.1.2 Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded',
+    'h2spec skips the case directly, because grpc-go announces no limit of streams. The shim announces 1,024. The calls of the case end at once, so the limit is not reached',
+  ],
+]);
 
 const CASE = /<testcase package="([^"]*)" classname="([^"]*)" time="([^"]*)">([^]*?)<\/testcase>/g;
 const PROBLEM = /<(?:failure|error)>([^]*)<\/(?:failure|error)>/;
