@@ -190,7 +190,7 @@ const MAX_FRAMES = 1024;
 
 const NOTHING = Buffer.alloc(0);
 
-/** A complete header block and the frames that carried it. The assembly reuses one object: do not store it. */
+/** A complete header block and the frames that carried it. The assembly reuses objects: do not store it. */
 export class HeaderBlock {
   streamId = 0;
   endStream = false;
@@ -273,7 +273,8 @@ export class HeaderAssembly {
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));
     const whole = Buffer.concat(this.#parts.map((part) => part.block));
     const frames = { buffer, start: 0, end: buffer.length };
-    const complete = this.#complete.set(this.#streamId, this.#endStream, frames, whole);
+    // Not the reused object, which would keep up to the limit of bytes for each connection.
+    const complete = new HeaderBlock().set(this.#streamId, this.#endStream, frames, whole);
     this.#parts = [];
     this.#streamId = 0;
     this.#size = 0;

@@ -46,21 +46,27 @@ export const backendAt =
   (onread: OnReadOpts): Socket =>
     createConnection({ path, onread }).once('connect', onConnect);
 
+/** The time for clients to close their connections, in milliseconds. */
+export interface Patience {
+  readonly idle: number;
+  /** If a client has unread answers. */
+  readonly unread: number;
+}
+
 /** All client connections of a socket. */
 export interface ClientConnections {
   /** Serves a client connection. During a shutdown the connection is shut down at once. */
   accept(client: Socket): void;
   /** The number of open client connections. */
   readonly connections: number;
-  /** The number of running calls of all connections, without watches. */
-  readonly running: number;
   /** The processes of the clients, as far as they are known. */
   peers(): ReadonlySet<number>;
   /**
    * Shuts down all connections gracefully. After `timeout` milliseconds, cuts off streams that still run and unread
    * answers. Resolves with the number of cut-off streams; the unread answers of a connection count as one.
+   * @param patience when clients that do not close are cut off if no call runs. Default: after `timeout`
    */
-  shutdown(timeout: number): Promise<number>;
+  shutdown(timeout: number, patience?: Patience): Promise<number>;
 }
 
 /** Returns the client connections of a socket, none of which is open yet. */
@@ -91,16 +97,13 @@ export function createClientConnections({
     get connections() {
       return connections.size;
     },
-    get running() {
-      return [...connections.keys()].reduce((sum, { endingStreams }) => sum + endingStreams, 0);
-    },
     peers: () => peersOf(connections),
-    async shutdown(timeout) {
+    async shutdown(timeout, patience = { idle: timeout, unread: timeout }) {
       closing = true;
       const open = [...connections.keys()];
       for (const connection of open) connection.shutdown();
       const allClosed = Promise.all(open.map(({ closed }) => closed));
-      await within(timeout, allClosed);
+      await untilClosed(timeout, patience, connections, allClosed);
       const cut = open.reduce((sum, { activeStreams, unsent }) => sum + Math.max(activeStreams, unsent > 0 ? 1 : 0), 0);
       for (const connection of connections.keys()) connection.destroy();
       await allClosed;
@@ -108,6 +111,26 @@ export function createClientConnections({
     },
   };
 }
+
+/** Waits until all connections are closed, at most for the time that the busiest of them gets. */
+async function untilClosed(
+  timeout: number,
+  { idle, unread }: Patience,
+  connections: OpenConnections,
+  allClosed: Promise<unknown>,
+): Promise<void> {
+  let waited = 0;
+  const waitUntil = async (milliseconds: number): Promise<void> => {
+    await within(Math.min(milliseconds, timeout) - waited, allClosed);
+    waited = Math.min(milliseconds, timeout);
+  };
+  await waitUntil(idle);
+  if (sumOf(connections, 'unsent') > 0) await waitUntil(unread);
+  if (sumOf(connections, 'endingStreams') > 0) await waitUntil(timeout);
+}
+
+const sumOf = (connections: OpenConnections, what: 'unsent' | 'endingStreams'): number =>
+  [...connections.keys()].reduce((sum, connection) => sum + connection[what], 0);
 
 const localOf = (
   local: ClientConnectionsOptions['local'],

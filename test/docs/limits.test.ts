@@ -80,7 +80,7 @@ describe('limits in docs/limits.md', () => {
       `${count(SHARED_LIMITS.calls.all)}; ${SHARED_LIMITS.calls.reserved} more of each connection on the CRI socket`,
     ],
     [
-      'of these, calls with compressed',
+      'of these, unary calls with compressed',
       `${count(SHARED_LIMITS.calls.compressed)}; one connection has ${count(SHARED_LIMITS.calls.compressed / 2)} of them, a second one ${count(SHARED_LIMITS.calls.compressed / 4)}, and so on`,
     ],
     ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],

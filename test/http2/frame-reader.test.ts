@@ -1,7 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConnectionError } from '../../src/http2/errors.ts';
-import { FrameReader, HEADERS_COST, type TurnCosts } from '../../src/http2/frame-reader.ts';
+import { headersFrames } from '../../src/http2/frame.ts';
+import {
+  FrameReader,
+  HEADERS_COST,
+  HeaderAssembly,
+  type HeaderBlock,
+  type TurnCosts,
+} from '../../src/http2/frame-reader.ts';
 import type { SeenFrame } from '../support/http2/wire.ts';
 import { frame } from '../support/http2/wire.ts';
 
@@ -126,4 +133,22 @@ describe('frame reader', () => {
     reader.push(frame(0, 0, 1, Buffer.alloc(16_384)));
     expect(seen).toHaveLength(1);
   });
+});
+
+test('a header block of several frames is not kept for the next one', () => {
+  const assembly = new HeaderAssembly(100_000);
+  const blocks: HeaderBlock[] = [];
+  const reader = new FrameReader((frame) => {
+    const block = assembly.take(frame);
+    if (block !== undefined) blocks.push(block);
+  });
+  for (const [id, size] of [
+    [1, 40_000],
+    [3, 5],
+    [5, 40_000],
+  ] as const)
+    reader.push(headersFrames(id, Buffer.alloc(size, id), true, 16_384));
+  expect(new Set(blocks).size).toBe(3);
+  expect(blocks.map(({ block }) => block.length)).toEqual([40_000, 5, 40_000]);
+  expect([blocks[0]?.block[0], blocks[2]?.block[0]]).toEqual([1, 5]);
 });

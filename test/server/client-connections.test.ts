@@ -4,7 +4,7 @@ import { createServer, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { noCounters } from '../../src/core/observe/counters.ts';
 import { type Log, type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import { backendAt, CONNECTION_LIMIT, createClientConnections } from '../../src/server/client-connections.ts';
@@ -121,6 +121,27 @@ describe('shutdown', () => {
     const { door, connections } = open([0, 2]);
     for (const connection of connections) connection.unsent = 70_000;
     expect(await door.shutdown(10)).toBe(3);
+  });
+
+  test.each([
+    ['without running calls and unread answers is cut off first', 0, 0, 0],
+    ['with an unread answer has longer', 0, 70_000, 1],
+    ['with a running call has the whole time', 1, 0, 1],
+  ])('with patience, a client that does not close, %s', async (what, calls, unsent, cut) => {
+    vi.useFakeTimers();
+    try {
+      const { door, connections } = open([0, 0]);
+      Object.assign(connections[1]!, { activeStreams: calls, unsent, shutdown: () => undefined });
+      let counted: number | undefined;
+      void door.shutdown(10_000, { idle: 200, unread: 1000 }).then((count) => (counted = count));
+      const end = what.includes('first') ? 200 : what.includes('longer') ? 1000 : 10_000;
+      await vi.advanceTimersByTimeAsync(end - 1);
+      expect(connections[1]?.events).toEqual([]);
+      await vi.advanceTimersByTimeAsync(1);
+      expect([connections[1]?.events, counted]).toEqual([['destroy'], cut]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test('shutdown ends at once if there are no connections', async () => {

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type Counters, type Log, oncePerKey } from '../../core/index.ts';
-import { type ClientConnections, createClientConnections } from '../client-connections.ts';
+import { type ClientConnections, createClientConnections, type Patience } from '../client-connections.ts';
 import { createLocalCalls } from '../local-calls.ts';
 import { refuseConnection, SHARED_LIMITS, serveConnection } from '../proxy/serve.ts';
 import { SharedBudget } from '../proxy/shared-budget.ts';
@@ -11,8 +11,8 @@ import type { EndedCall } from '../unary/serve.ts';
 import { API_LIMITS } from '../unary/server-budget.ts';
 import { type ServiceOptions, unaryHandlers, WATCH_PATH } from './service.ts';
 
-/** The time for clients without running calls to close their connections. kubelet waits for the next shim meanwhile. */
-const IDLE_GRACE_MS = 200;
+/** kubelet waits for the next shim while the clients of this one close their connections. */
+const PATIENCE: Patience = { idle: 200, unread: 1000 };
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer extends Pick<ClientConnections, 'accept'> {
@@ -70,7 +70,7 @@ export function createResizeServer(options: ResizeServerOptions): ResizeServer {
   return {
     accept: (client) => clients.accept(client),
     async close(graceMs) {
-      const cut = await clients.shutdown(clients.running === 0 ? Math.min(graceMs, IDLE_GRACE_MS) : graceMs);
+      const cut = await clients.shutdown(graceMs, PATIENCE);
       if (cut > 0) log.warn({ listen: options.path, cut }, 'calls of the resize API were cut off');
       local.close();
     },

@@ -50,12 +50,12 @@ export class ReusedReads {
 
   /**
    * Returns an accepted socket as one that reads into this memory, for which only `net.connect` has an option: a new
-   * socket takes over its connection. Returns a socket that has read already as it is.
+   * socket takes over its connection. Returns a socket that has read already, bytes or the end, as it is.
    */
   adopt(accepted: Socket): Socket {
     const inner = accepted as unknown as { _handle: object | null };
     const { _handle: handle } = inner;
-    if (handle === null || accepted.bytesRead > 0) return accepted;
+    if (handle === null || accepted.bytesRead > 0 || accepted.readableEnded) return accepted;
     inner._handle = null;
     accepted.destroy();
     const taken = { handle, onread: this.options, readable: true, writable: true };

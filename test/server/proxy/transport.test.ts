@@ -107,6 +107,17 @@ describe('Transport', () => {
     expect(socket.destroyed).toBe(false);
   });
 
+  test('a socket whose end has been read before it is adopted stays as it is', async () => {
+    const accepted = once(server, 'connection');
+    const other = createConnection({ path: join(folder, 's.sock'), allowHalfOpen: true }).resume();
+    const [plain] = (await accepted) as [Socket];
+    plain.resume();
+    other.end();
+    await once(plain, 'end');
+    expect(new ReusedReads().adopt(plain)).toBe(plain);
+    other.destroy();
+  });
+
   test('small writes to a client that does not read take little more memory than their bytes', async () => {
     // The kernel accepts as much as it can, so that the rest is queued in the transport.
     while (transport.backlog === 0) write(Buffer.alloc(4096, 'k'), Buffer.alloc(4096, 'l'));
