@@ -1,4 +1,4 @@
-import { delimitedKey, readFields } from '../../src/core/protobuf.ts';
+import { delimitedKey, Fields } from '../../src/core/protobuf.ts';
 import { bytes } from '../protobuf.ts';
 
 /**
@@ -49,23 +49,15 @@ function canonical(message: Buffer, of: Unordered): Buffer {
 
 function canonicalField(number: number, field: Buffer, of: Unordered): Buffer {
   let content = Buffer.alloc(0);
-  readFields(field, (key, reader) => {
-    if (key !== delimitedKey(number)) return false;
-    content = Buffer.from(reader.bytes());
-    return true;
-  });
+  const fields = new Fields(field);
+  while (fields.next()) if (fields.key === delimitedKey(number)) content = Buffer.from(fields.content());
   return bytes(number, canonical(content, of));
 }
 
 /** Splits a message into its fields. */
 function fieldsOf(message: Buffer): Field[] {
-  const starts: { readonly number: number; readonly start: number }[] = [];
-  readFields(message, (key, _reader, start) => {
-    starts.push({ number: key >>> 3, start });
-    return false;
-  });
-  return starts.map(({ number, start }, place) => ({
-    number,
-    bytes: message.subarray(start, starts[place + 1]?.start ?? message.length),
-  }));
+  const found: Field[] = [];
+  const fields = new Fields(message);
+  while (fields.next()) found.push({ number: fields.key >>> 3, bytes: message.subarray(fields.keyStart, fields.end) });
+  return found;
 }

@@ -73,11 +73,8 @@ export {
   createWriter,
   delimitedKey,
   encodeMessage,
-  type FieldReader,
+  Fields,
   messageTypes,
-  readFields,
-  readInt64,
-  readSubMessage,
   textOf,
   varintKey,
   writeInt64,
@@ -108,4 +105,13 @@ export { BypassWatch, bypassTarget, lastBypassTarget, takeBypassFiles, writeBypa
 export { type PassedSocket, takePassedSockets } from './systemd/descriptors.ts';
 export { type Supervisor, superviseBy, takeSupervisorVariables } from './systemd/supervisor.ts';
 export { SO_ACCEPTCON, SS_CONNECTED, SS_CONNECTING, unixSockets } from './unix-sockets.ts';
-export { backOff, jittered, LONGEST_TIMER_MS, pause, TimeLimit, untilAborted, within } from './waiting.ts';
+export {
+  backOff,
+  type CancelSignal,
+  jittered,
+  LONGEST_TIMER_MS,
+  pause,
+  TimeLimit,
+  untilAborted,
+  within,
+} from './waiting.ts';

@@ -6,9 +6,7 @@
  * (https://protobuf.dev/programming-guides/encoding).
  */
 import protobuf from 'protobufjs/light.js';
-import { messageOf } from './errors.ts';
 
-export type FieldReader = protobuf.Reader;
 export type FieldWriter = protobuf.Writer;
 
 const VARINT = 0;
@@ -21,58 +19,104 @@ export const varintKey = (field: number): number => (field << 3) | VARINT;
 /** The key of a string, bytes, map or sub-message field. */
 export const delimitedKey = (field: number): number => (field << 3) | LENGTH_DELIMITED;
 
-/**
- * Receives a field whose key has been read, and the position of its key. Returns true after reading its value, or false
- * without reading anything: the value is then skipped.
- */
-export type TakeField = (key: number, reader: FieldReader, keyStart: number) => boolean;
-
-/** Reads the fields of a message in order. Throws RangeError if the bytes are not a protobuf message. */
-export function readFields(message: Uint8Array, take: TakeField): void {
-  const reader = protobuf.Reader.create(message);
-  try {
-    readUpTo(reader, reader.len, take);
-  } catch (error) {
-    // protobufjs throws plain errors for varints of more than ten bytes.
-    if (error instanceof RangeError) throw error;
-    throw new RangeError(`not a protobuf message: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-/**
- * Reads the fields of a sub-message whose key has just been read. Returns the position of its first byte. Throws
- * RangeError as {@link readFields} does.
- */
-export function readSubMessage(reader: FieldReader, take: TakeField): number {
-  const length = reader.uint32();
-  const start = reader.pos;
-  readUpTo(reader, start + length, take);
-  return start;
-}
-
 /** The most bytes of a varint. */
 const VARINT_BYTES = 10;
 
 /**
- * Reads an int64 as a number; values beyond 2^53 are inexact. protobufjs makes several objects for each int64. Throws
- * RangeError if there is none.
+ * Walks through the fields of an encoded message, in order. Makes no objects and calls no functions for its fields: it
+ * reads a status of a container in a fraction of the time of protobufjs.
  */
-export function readInt64(reader: FieldReader): number {
-  let low = 0;
-  let high = 0;
-  for (let index = 0; index < VARINT_BYTES; index += 1) {
-    if (reader.pos >= reader.len) break;
-    const octet = reader.buf[reader.pos++] ?? 0;
-    const bits = octet & 0x7f;
-    if (index < 4) low |= bits << (7 * index);
-    else if (index > 4) high |= bits << (7 * index - 32);
-    else {
-      low |= bits << 28;
-      high = bits >> 4;
-    }
-    if (octet < 0x80) return high * 2 ** 32 + (low >>> 0);
+export class Fields {
+  /** The key of the present field. */
+  key = 0;
+  keyStart = 0;
+  /** Where the length of a length-delimited field begins. */
+  lengthStart = 0;
+  /** Where the content of a length-delimited field begins, and the value of any other. */
+  start = 0;
+  /** The end of the present field; at first the beginning of the message. */
+  end: number;
+
+  /**
+   * @param bytes that contain the message
+   * @param from its position in them
+   */
+  constructor(
+    readonly bytes: Uint8Array,
+    from = 0,
+    private readonly limit = bytes.length,
+  ) {
+    this.end = from;
   }
-  throw new RangeError(`not a protobuf message: a varint does not end at byte ${reader.pos}`);
+
+  /** Moves to the next field. Returns false behind the last one. Throws RangeError if the bytes are no message. */
+  next(): boolean {
+    this.keyStart = this.end;
+    if (this.keyStart >= this.limit) return false;
+    this.start = this.keyStart;
+    this.key = this.#varint();
+    switch (this.key & 7) {
+      case VARINT:
+        this.end = this.#varintEnd(this.start);
+        break;
+      case FIXED_64:
+        this.end = this.start + 8;
+        break;
+      case LENGTH_DELIMITED:
+        this.lengthStart = this.start;
+        this.end = this.#varint() + this.start;
+        break;
+      case FIXED_32:
+        this.end = this.start + 4;
+        break;
+      // Groups are not part of proto3.
+      default:
+        throw new RangeError(`not a protobuf message: wire type ${this.key & 7} at byte ${this.start}`);
+    }
+    if (this.end <= this.limit) return true;
+    throw new RangeError(`not a protobuf message: a field ends at byte ${this.end}, past ${this.limit}`);
+  }
+
+  /** Returns the fields of the present field, a sub-message. */
+  inner(): Fields {
+    return new Fields(this.bytes, this.start, this.end);
+  }
+
+  /** Returns the content of the present field, a length-delimited one. */
+  content(): Uint8Array {
+    return this.bytes.subarray(this.start, this.end);
+  }
+
+  /** Returns the present field, an integer, as a number. Values beyond 2^53 are inexact. */
+  integer(): number {
+    let low = 0;
+    let high = 0;
+    for (let index = 0; index < this.end - this.start; index += 1) {
+      const bits = (this.bytes[this.start + index] ?? 0) & 0x7f;
+      if (index < 4) low |= bits << (7 * index);
+      else if (index > 4) high |= bits << (7 * index - 32);
+      else {
+        low |= bits << 28;
+        high = bits >> 4;
+      }
+    }
+    return high * 2 ** 32 + (low >>> 0);
+  }
+
+  /** Reads the 32 low bits of the varint at `start`, and moves `start` behind it. */
+  #varint(): number {
+    const end = this.#varintEnd(this.start);
+    let value = 0;
+    for (let shift = 0; this.start < end; this.start += 1, shift += 7)
+      if (shift < 32) value |= ((this.bytes[this.start] ?? 0) & 0x7f) << shift;
+    return value >>> 0;
+  }
+
+  #varintEnd(from: number): number {
+    const most = Math.min(from + VARINT_BYTES, this.limit);
+    for (let at = from; at < most; at += 1) if ((this.bytes[at] ?? 0) < 0x80) return at + 1;
+    throw new RangeError(`not a protobuf message: a varint does not end at byte ${most}`);
+  }
 }
 
 /**
@@ -92,37 +136,11 @@ export function writeInt64(into: Uint8Array, from: number, value: number): numbe
   return at + 1;
 }
 
-function readUpTo(reader: FieldReader, end: number, take: TakeField): void {
-  while (reader.pos < end) {
-    const keyStart = reader.pos;
-    const key = reader.uint32();
-    if (!take(key, reader, keyStart)) skipValue(reader, key & 7);
-  }
-  if (reader.pos > end) throw new RangeError(`not a protobuf message: a field ends at byte ${reader.pos}, past ${end}`);
-}
-
-/** Skips a value. Rejects groups (wire types 3 and 4), which are not part of proto3. */
-function skipValue(reader: FieldReader, wireType: number): void {
-  switch (wireType) {
-    case VARINT:
-    case FIXED_64:
-    case LENGTH_DELIMITED:
-    case FIXED_32:
-      reader.skipType(wireType);
-      return;
-    default:
-      throw new RangeError(`not a protobuf message: wire type ${wireType} at byte ${reader.pos}`);
-  }
-}
-
-/** Returns the content of each occurrence of a length-delimited field. Throws RangeError as {@link readFields} does. */
+/** Returns each occurrence of a length-delimited field. Throws RangeError as {@link Fields.next} does. */
 export function contentsOf(message: Uint8Array, field: number): readonly Uint8Array[] {
   const contents: Uint8Array[] = [];
-  readFields(message, (key, reader) => {
-    if (key !== delimitedKey(field)) return false;
-    contents.push(reader.bytes());
-    return true;
-  });
+  const fields = new Fields(message);
+  while (fields.next()) if (fields.key === delimitedKey(field)) contents.push(fields.content());
   return contents;
 }
 

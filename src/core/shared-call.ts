@@ -1,4 +1,4 @@
-import { untilAborted } from './waiting.ts';
+import { type CancelSignal, untilAborted } from './waiting.ts';
 
 /** One running call that all callers share. Its signal aborts when the last leaves. The next starts another. */
 export class SharedCall<Result> {
@@ -7,7 +7,7 @@ export class SharedCall<Result> {
   constructor(private readonly make: (signal: AbortSignal) => Promise<Result>) {}
 
   /** Waits for the call. Rejects with the signal's reason if it aborts first. Without one, no caller leaves. */
-  async run(signal?: AbortSignal): Promise<Result> {
+  async run(signal?: CancelSignal): Promise<Result> {
     signal?.throwIfAborted();
     const running = (this.#running ??= this.#start());
     running.callers += 1;

@@ -4,8 +4,17 @@ import { type Clock, systemClock } from './clock.ts';
 /** The maximum delay of a timer: 24 days. A longer one fires immediately. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** The part of an AbortSignal that calls use. A call of the proxy is its own signal: an AbortSignal costs much more. */
+export interface CancelSignal {
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  addEventListener(type: 'abort', listener: () => void, options?: { readonly once: true }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+  throwIfAborted(): void;
+}
+
 /** Waits for work that continues without its caller. Rejects with the signal's reason once it aborts. */
-export async function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+export async function untilAborted<Result>(work: Promise<Result>, signal: CancelSignal | undefined): Promise<Result> {
   if (signal === undefined) return work;
   const { promise: over, reject } = Promise.withResolvers<never>();
   const leave = (): void => reject(signal.reason);

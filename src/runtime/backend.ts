@@ -1,6 +1,6 @@
-import { Code, crashPoint, isServiceError, Metadata, MiB, steadyNow } from '../core/index.ts';
+import { type CancelSignal, Code, crashPoint, isServiceError, Metadata, MiB, steadyNow } from '../core/index.ts';
 import { isUnimplemented } from './backend-errors.ts';
-import { Channel } from './channel/channel.ts';
+import { type BackendCall, Channel } from './channel/channel.ts';
 import { decode, decodeList, encode } from './codec.ts';
 import type { Messages, Partially } from './messages.ts';
 
@@ -12,7 +12,7 @@ export interface CallOptions {
   /** Deadline of the call, by {@link steadyNow}. Default: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
   readonly deadline?: number;
   /** Ends the call early. */
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
 }
 
 /** Deadline of calls that no request has caused, so that a hanging backend does not block the shim forever. */
@@ -48,15 +48,19 @@ export class Backend {
    * Makes a unary call with bytes as they are, and returns the response's bytes unchanged.
    * Rejects with a ServiceError: code, details and trailers as the backend sent them.
    */
-  async call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
+  call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
     const { metadata, deadline = steadyNow() + DEFAULT_CALL_TIMEOUT_MS, signal } = options;
+    const call = { path, message: request, metadata, deadline, signal };
     // Read-only calls leave the node unchanged.
-    const changes = /\/Update\w+$/.test(path);
-    if (changes) crashPoint('backend-call-before', methodOf(path));
+    return /\/Update\w+$/.test(path) ? this.#change(call) : this.#channel.call(call);
+  }
+
+  async #change(call: BackendCall): Promise<Buffer> {
+    crashPoint('backend-call-before', methodOf(call.path));
     try {
-      return await this.#channel.call({ path, message: request, metadata, deadline, signal });
+      return await this.#channel.call(call);
     } finally {
-      if (changes) crashPoint('backend-call-after', methodOf(path));
+      crashPoint('backend-call-after', methodOf(call.path));
     }
   }
 

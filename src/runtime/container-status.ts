@@ -3,12 +3,11 @@
  * time. The shim needs seven fields of it, and decoding the whole message took longer than all other work for the call.
  */
 import {
+  contentsOf,
   createWriter,
   delimitedKey,
-  type FieldReader,
-  readFields,
-  readInt64,
-  readSubMessage,
+  Fields,
+  textOf,
   varintKey,
   writeInt64,
   writeMapEntry,
@@ -39,54 +38,61 @@ const KEY = {
   memory_limit_in_bytes: varintKey(4),
   memory_swap_limit_in_bytes: varintKey(10),
 } as const;
-const NAMES = Object.keys(KEY) as (keyof ReportedResources)[];
 
 // Field numbers: ContainerStatusResponse.status, and below it the fields of ContainerStatus and ContainerResources.
 const STATUS = 1;
-const ID = 1;
-const STATE = 3;
+const ID = delimitedKey(1);
+const STATE = varintKey(3);
 const RESOURCES = 16;
 const LINUX = 1;
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
-type Fields = Partial<ReportedResources>;
+type Changes = Partial<ReportedResources>;
 
-/** The status of a container, and where in the response its resources are. */
+/** The status of a container, and where in the message its resources are. */
 class FoundStatus implements ReportedStatus {
   id = '';
   state = 0;
   resources: Mutable<ReportedResources> | undefined;
-  /** The last status of a ContainerStatusResponse, in it the last resources, and in them the last Linux resources. */
-  readonly places: Place[] = [];
+  /** Its last occurrence, in that its last resources, and in these its last Linux resources. */
+  place: Place | undefined;
+  resourcesPlace: Place | undefined;
+  linuxPlace: Place | undefined;
 }
 
 /** A status that {@link readContainerStatus} has read. */
-export type ReadStatus = ReportedStatus & { readonly places: readonly Place[] };
+export type ReadStatus = Readonly<FoundStatus>;
+
+/** Field number of ContainerStatusRequest.container_id. */
+const CONTAINER_ID = 1;
+
+/** Returns the id in a ContainerStatusRequest; empty without one. Throws RangeError if it is no message. */
+export function readContainerId(request: Uint8Array): string {
+  return textOf(contentsOf(request, CONTAINER_ID).at(-1));
+}
 
 /** Reads the fields of a ContainerStatusResponse that the shim needs. Throws RangeError if it is no message. */
 export function readContainerStatus(response: Uint8Array): ReadStatus {
   const status = new FoundStatus();
-  readFields(response, (key, reader) => {
-    if (key !== delimitedKey(STATUS)) return false;
-    const lengthStart = reader.pos;
-    status.places.length = 0;
-    const start = readSubMessage(reader, (inner) => readStatusField(inner, reader, status));
-    status.places.unshift({ lengthStart, start, end: reader.pos });
-    return true;
-  });
+  const fields = new Fields(response);
+  while (fields.next()) {
+    if (fields.key !== delimitedKey(STATUS)) continue;
+    status.place = placeOf(fields);
+    readStatus(fields.inner(), status);
+  }
   return status;
 }
 
 /**
  * Returns the response with these resources in place of its own, and all other bytes as they are.
- * @param places as {@link readContainerStatus} has found them in this response
+ * @param status as {@link readContainerStatus} has read it from this response
  */
-export function withResources(response: Uint8Array, { places }: ReadStatus, changes: Fields): Buffer {
+export function withResources(response: Uint8Array, status: ReadStatus, changes: Changes): Buffer {
+  const { place, resourcesPlace, linuxPlace } = status;
   const addition = encodeFields(changes);
-  const [status, resources, linux] = places;
-  if (status === undefined || resources === undefined || linux === undefined)
-    return spliceInto(response, [STATUS, RESOURCES, LINUX], addition);
-  return spliceIntoNested(response, [status, resources, linux], addition);
+  return place === undefined || resourcesPlace === undefined || linuxPlace === undefined
+    ? spliceInto(response, [STATUS, RESOURCES, LINUX], addition)
+    : spliceIntoLinux(response, { place, resourcesPlace, linuxPlace }, addition);
 }
 
 /** One of several container statuses in a message, and its position there. */
@@ -98,7 +104,7 @@ export interface PlacedStatus extends ReportedStatus {
 export function readContainerStatuses(message: Uint8Array, field: number): readonly PlacedStatus[] {
   return placesOf(message, field).map((place) => {
     const status = new FoundStatus();
-    readFields(message.subarray(place.start, place.end), (key, reader) => readStatusField(key, reader, status));
+    readStatus(new Fields(message, place.start, place.end), status);
     const { id, state, resources } = status;
     return { id, state, resources, place };
   });
@@ -110,83 +116,67 @@ export function readContainerStatuses(message: Uint8Array, field: number): reado
  */
 export function withResourcesOfStatuses(
   message: Uint8Array,
-  changes: readonly { readonly place: Place; readonly resources: Fields }[],
+  changes: readonly { readonly place: Place; readonly resources: Changes }[],
 ): Buffer {
-  const additions = changes.map(({ place, resources }) => ({ place, addition: encodeFields(resources) }));
+  const additions = changes.map(({ place, resources }) => ({ place, addition: encodeFields(resources).slice() }));
   return spliceIntoPlaces(message, [RESOURCES, LINUX], additions);
 }
 
-/** A key has one byte, and a varint up to ten. */
-const MOST_BYTES = NAMES.length * 11;
+/** Memory for encoded fields: a key has one byte, and a varint up to ten. */
+const scratch = new Uint8Array(Object.keys(KEY).length * 11);
 
-function encodeFields(fields: Fields): Uint8Array {
-  const bytes = Buffer.allocUnsafe(MOST_BYTES);
+/** Encodes fields. The bytes are valid until the next call. */
+function encodeFields(changes: Changes): Uint8Array {
   let at = 0;
-  for (const name of NAMES) {
-    const value = fields[name];
-    if (value === undefined) continue;
-    bytes[at] = KEY[name];
-    at = writeInt64(bytes, at + 1, value);
-  }
-  return bytes.subarray(0, at);
+  const add = (key: number, value: number | undefined): void => {
+    if (value === undefined) return;
+    scratch[at] = key;
+    at = writeInt64(scratch, at + 1, value);
+  };
+  add(KEY.cpu_period, changes.cpu_period);
+  add(KEY.cpu_quota, changes.cpu_quota);
+  add(KEY.cpu_shares, changes.cpu_shares);
+  add(KEY.memory_limit_in_bytes, changes.memory_limit_in_bytes);
+  add(KEY.memory_swap_limit_in_bytes, changes.memory_swap_limit_in_bytes);
+  return scratch.subarray(0, at);
 }
 
-function readStatusField(key: number, reader: FieldReader, status: FoundStatus): boolean {
-  switch (key) {
-    case delimitedKey(ID):
-      status.id = reader.string();
-      return true;
-    case varintKey(STATE):
-      status.state = reader.int32();
-      return true;
-    case delimitedKey(RESOURCES):
-      readResources(reader, status);
-      return true;
-    default:
-      return false;
+/** Reads a ContainerStatus. */
+function readStatus(fields: Fields, status: FoundStatus): void {
+  status.resourcesPlace = undefined;
+  status.linuxPlace = undefined;
+  while (fields.next()) {
+    if (fields.key === ID) status.id = textOf(fields.content());
+    else if (fields.key === STATE) status.state = fields.integer();
+    else if (fields.key === delimitedKey(RESOURCES)) readResources(fields, status);
   }
 }
 
-function readResources(reader: FieldReader, status: FoundStatus): void {
-  const { places } = status;
-  const lengthStart = reader.pos;
-  places.length = 0;
-  const start = readSubMessage(reader, (key) => {
-    if (key !== delimitedKey(LINUX)) return false;
-    const resources = (status.resources ??= {
+function readResources(field: Fields, status: FoundStatus): void {
+  status.resourcesPlace = placeOf(field);
+  status.linuxPlace = undefined;
+  const fields = field.inner();
+  while (fields.next()) {
+    if (fields.key !== delimitedKey(LINUX)) continue;
+    status.linuxPlace = placeOf(fields);
+    status.resources ??= {
       cpu_period: 0,
       cpu_quota: 0,
       cpu_shares: 0,
       memory_limit_in_bytes: 0,
       memory_swap_limit_in_bytes: 0,
-    });
-    const linuxStart = reader.pos;
-    const inner = readSubMessage(reader, (limit) => readLimit(limit, reader, resources));
-    places[0] = { lengthStart: linuxStart, start: inner, end: reader.pos };
-    return true;
-  });
-  places.unshift({ lengthStart, start, end: reader.pos });
+    };
+    readLimits(fields.inner(), status.resources);
+  }
 }
 
-function readLimit(key: number, reader: FieldReader, resources: Mutable<ReportedResources>): boolean {
-  switch (key) {
-    case KEY.cpu_period:
-      resources.cpu_period = readInt64(reader);
-      return true;
-    case KEY.cpu_quota:
-      resources.cpu_quota = readInt64(reader);
-      return true;
-    case KEY.cpu_shares:
-      resources.cpu_shares = readInt64(reader);
-      return true;
-    case KEY.memory_limit_in_bytes:
-      resources.memory_limit_in_bytes = readInt64(reader);
-      return true;
-    case KEY.memory_swap_limit_in_bytes:
-      resources.memory_swap_limit_in_bytes = readInt64(reader);
-      return true;
-    default:
-      return false;
+function readLimits(fields: Fields, resources: Mutable<ReportedResources>): void {
+  while (fields.next()) {
+    if (fields.key === KEY.cpu_period) resources.cpu_period = fields.integer();
+    else if (fields.key === KEY.cpu_quota) resources.cpu_quota = fields.integer();
+    else if (fields.key === KEY.cpu_shares) resources.cpu_shares = fields.integer();
+    else if (fields.key === KEY.memory_limit_in_bytes) resources.memory_limit_in_bytes = fields.integer();
+    else if (fields.key === KEY.memory_swap_limit_in_bytes) resources.memory_swap_limit_in_bytes = fields.integer();
   }
 }
 
@@ -220,18 +210,13 @@ interface Place {
   readonly end: number;
 }
 
+const placeOf = ({ lengthStart, start, end }: Fields): Place => ({ lengthStart, start, end });
+
 /** Returns all positions of a length-delimited field. Throws RangeError if the bytes are no message. */
 function placesOf(message: Uint8Array, field: number): readonly Place[] {
   const places: Place[] = [];
-  const wanted = delimitedKey(field);
-  readFields(message, (key, reader) => {
-    if (key !== wanted) return false;
-    const lengthStart = reader.pos;
-    const length = reader.uint32();
-    places.push({ lengthStart, start: reader.pos, end: reader.pos + length });
-    reader.skip(length);
-    return true;
-  });
+  const fields = new Fields(message);
+  while (fields.next()) if (fields.key === delimitedKey(field)) places.push(placeOf(fields));
   return places;
 }
 
@@ -258,34 +243,36 @@ function spliceIntoPlaces(
 /** The most bytes of a length. */
 const LENGTH_BYTES = 5;
 
-/**
- * Returns the message with `addition` at the end of the last of these sub-messages, each of which is in the one before.
- * All other bytes stay as they are, except the lengths.
- */
-function spliceIntoNested(message: Uint8Array, places: readonly Place[], addition: Uint8Array): Buffer {
+/** Where the Linux resources of a status are. */
+type LinuxPlaces = { readonly [Name in 'place' | 'resourcesPlace' | 'linuxPlace']: Place };
+
+/** Returns the message with `addition` at the end of the Linux resources. All other bytes stay but the lengths. */
+function spliceIntoLinux(message: Uint8Array, places: LinuxPlaces, addition: Uint8Array): Buffer {
+  const { place, resourcesPlace, linuxPlace } = places;
   // A longer sub-message may make the length of the one around it longer.
-  const growths: number[] = [];
-  let growth = addition.length;
-  for (const { lengthStart, start, end } of places.toReversed()) {
-    growths.unshift(growth);
-    growth += varintSize(end - start + growth) - (start - lengthStart);
-  }
-  const into = Buffer.allocUnsafe(message.length + addition.length + LENGTH_BYTES * places.length);
-  let at = 0;
-  let copied = 0;
-  for (const [index, { lengthStart, start, end }] of places.entries()) {
-    into.set(message.subarray(copied, lengthStart), at);
-    at = writeInt64(into, at + lengthStart - copied, end - start + (growths[index] ?? 0));
-    copied = start;
-  }
-  const { end = 0 } = places.at(-1) ?? {};
-  into.set(message.subarray(copied, end), at);
-  at += end - copied;
+  const ofLinux = sizeOf(linuxPlace, addition.length);
+  const ofResources = sizeOf(resourcesPlace, growthOf(linuxPlace, ofLinux));
+  const ofStatus = sizeOf(place, growthOf(resourcesPlace, ofResources));
+  const source = Buffer.isBuffer(message) ? message : Buffer.from(message.buffer, message.byteOffset, message.length);
+  const into = Buffer.allocUnsafe(source.length + addition.length + 3 * LENGTH_BYTES);
+  let at = source.copy(into, 0, 0, place.lengthStart);
+  at = writeInt64(into, at, ofStatus);
+  at += source.copy(into, at, place.start, resourcesPlace.lengthStart);
+  at = writeInt64(into, at, ofResources);
+  at += source.copy(into, at, resourcesPlace.start, linuxPlace.lengthStart);
+  at = writeInt64(into, at, ofLinux);
+  at += source.copy(into, at, linuxPlace.start, linuxPlace.end);
   into.set(addition, at);
   at += addition.length;
-  into.set(message.subarray(end), at);
-  return into.subarray(0, at + message.length - end);
+  at += source.copy(into, at, linuxPlace.end);
+  return into.subarray(0, at);
 }
+
+/** The size of a sub-message whose content grows by this many bytes. */
+const sizeOf = ({ start, end }: Place, growth: number): number => end - start + growth;
+
+/** By how many bytes a sub-message and its length grow, if its new size is this. */
+const growthOf = ({ lengthStart, end }: Place, size: number): number => varintSize(size) + size - (end - lengthStart);
 
 function varintSize(value: number): number {
   let size = 1;
@@ -296,7 +283,7 @@ function varintSize(value: number): number {
 /** Field of `info` (map<string, string>) in verbose PodSandboxStatus, ContainerStatus and Status responses. */
 const INFO = 2;
 
-/** Returns the response with an entry appended to its `info`. All other bytes stay as they are. */
-export function withInfo(response: Uint8Array, key: string, value: string): Buffer {
-  return Buffer.concat([response, writeMapEntry(createWriter(), INFO, key, value).finish()]);
+/** Returns an encoded entry of `info`, to be appended to a response. */
+export function infoEntry(key: string, value: string): Uint8Array {
+  return writeMapEntry(createWriter(), INFO, key, value).finish();
 }

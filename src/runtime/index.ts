@@ -5,12 +5,13 @@ export { isNeverSent, isNotFound, isNotServing, isUnanswered, isUnimplemented } 
 export { BackendCgroupDriver } from './cgroup-driver.ts';
 export { decode, encode } from './codec.ts';
 export {
+  infoEntry,
   type PlacedStatus,
   type ReportedResources,
   type ReportedStatus,
+  readContainerId,
   readContainerStatus,
   readContainerStatuses,
-  withInfo,
   withResources,
   withResourcesOfStatuses,
 } from './container-status.ts';

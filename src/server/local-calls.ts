@@ -1,5 +1,14 @@
 import type { Duplex } from 'node:stream';
-import { type ClientProcess, Code, type Counters, FailureLog, Lazy, type Log, type Metadata } from '../core/index.ts';
+import {
+  type CancelSignal,
+  type ClientProcess,
+  Code,
+  type Counters,
+  FailureLog,
+  Lazy,
+  type Log,
+  type Metadata,
+} from '../core/index.ts';
 import type { HandledAnswer, HandledCall } from './proxy/interception.ts';
 import { localPair } from './proxy/pair-transport.ts';
 import { metadataOf, processOf, type RawUnaryHandler } from './unary/call.ts';
@@ -161,7 +170,7 @@ class ProxiedCall implements ReceivedCall {
     return this.call.cancelled;
   }
 
-  get signal(): AbortSignal {
+  get signal(): CancelSignal {
     return this.call.signal;
   }
 

@@ -1,4 +1,4 @@
-import { Code, LONGEST_TIMER_MS, type Metadata, steadyNow } from '../../core/index.ts';
+import { type CancelSignal, Code, LONGEST_TIMER_MS, type Metadata, steadyNow } from '../../core/index.ts';
 import { Connection, type ConnectionEvents } from './connection.ts';
 import { failure, type Outcome, REFUSED } from './outcome.ts';
 import { ResponseMemory } from './response.ts';
@@ -26,7 +26,7 @@ export interface BackendCall {
   /** Deadline of the call, by steadyNow. */
   readonly deadline: number;
   /** Ends the call early. */
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
 }
 
 /**

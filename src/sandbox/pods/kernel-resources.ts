@@ -18,59 +18,53 @@ export function kernelResources(
   tree: CgroupTree,
   cgroup: CgroupPath,
   reported: ReportedResources | undefined,
+  limits = tree.readLimitsNow(cgroup),
 ): Partial<ReportedResources> | undefined {
-  const changes = differences(tree.readLimitsNow(cgroup), () => tree.readSwapMax(cgroup), reported);
-  return Object.keys(changes).length === 0 ? undefined : changes;
+  const changes: Changes = {};
+  addCpu(changes, limits, reported);
+  addWeight(changes, limits, reported);
+  addMemory(changes, limits, () => tree.readSwapMax(cgroup), reported);
+  for (const _ in changes) return changes;
+  return undefined;
 }
 
-function differences(
-  limits: CgroupLimits,
-  swapMax: () => Limit<Bytes> | undefined,
-  reported: ReportedResources | undefined,
-): Partial<ReportedResources> {
-  return {
-    ...cpuDifferences(limits, reported),
-    ...weightDifferences(limits, reported),
-    ...memoryDifferences(limits, swapMax, reported),
-  };
-}
+type Changes = { -readonly [Name in keyof ReportedResources]?: ReportedResources[Name] };
 
-function cpuDifferences({ cpuMax }: CgroupLimits, reported: ReportedResources | undefined) {
-  if (cpuMax === undefined) return {};
+function addCpu(changes: Changes, { cpuMax }: CgroupLimits, reported: ReportedResources | undefined): void {
+  if (cpuMax === undefined) return;
   const { quota, period } = criOfCpuMax(cpuMax);
   // 0 (never set) and -1 (removed) both mean no limit, and the period does not matter then.
-  if (isSameReportedLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return {};
-  return { cpu_quota: quota, cpu_period: period };
+  if (isSameReportedLimit(reported?.cpu_quota, quota) && (quota === -1 || reported?.cpu_period === period)) return;
+  changes.cpu_quota = quota;
+  changes.cpu_period = period;
 }
 
 /** Kernel cgroup-v2: the default of cpu.weight. */
 const DEFAULT_WEIGHT = 100;
 
-function weightDifferences({ cpuWeight }: CgroupLimits, reported: ReportedResources | undefined) {
+function addWeight(changes: Changes, { cpuWeight }: CgroupLimits, reported: ReportedResources | undefined): void {
   // 0: the cgroup is idle (cpu.idle), which shares cannot express.
-  if (cpuWeight === undefined || cpuWeight === 0) return {};
+  if (cpuWeight === undefined || cpuWeight === 0) return;
   const stored = reported?.cpu_shares ?? 0;
-  if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
+  if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return;
   const shares = sharesToReport(cpuWeight, reportedShares(stored), 'new');
-  return shares === stored ? {} : { cpu_shares: shares };
+  if (shares !== stored) changes.cpu_shares = shares;
 }
 
-function memoryDifferences(
+function addMemory(
+  changes: Changes,
   { memoryMax }: CgroupLimits,
   swapMax: () => Limit<Bytes> | undefined,
   reported: ReportedResources | undefined,
-) {
+): void {
   const limit = criOfMemoryMax(memoryMax);
-  const memory = isSameReportedSize(reported?.memory_limit_in_bytes, limit) ? {} : { memory_limit_in_bytes: limit };
+  if (!isSameReportedSize(reported?.memory_limit_in_bytes, limit)) changes.memory_limit_in_bytes = limit;
   // This runs for each ContainerStatus: memory.swap.max is read only for containers with a swap limit.
-  if (reported === undefined || reported.memory_swap_limit_in_bytes === 0) return memory;
+  if (reported === undefined || reported.memory_swap_limit_in_bytes === 0) return;
   const memorySwapMax = swapMax();
-  if (memorySwapMax === undefined) return memory;
+  if (memorySwapMax === undefined) return;
   const both = criOfSwapMax(memorySwapMax, memoryMax);
-  const swap = isSameReportedSize(reported.memory_swap_limit_in_bytes, both)
-    ? {}
-    : { memory_swap_limit_in_bytes: both };
-  return { ...memory, ...swap };
+  if (!isSameReportedSize(reported.memory_swap_limit_in_bytes, both)) changes.memory_swap_limit_in_bytes = both;
 }
 
 const isSameReportedLimit = (reported: number | undefined, found: number): boolean =>

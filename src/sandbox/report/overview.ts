@@ -1,3 +1,4 @@
+import type { CancelSignal } from '../../core/index.ts';
 import type { ResizeHistory } from '../history/history.ts';
 import type { HistoryEntry } from '../history/history-entry.ts';
 import type { RecentResize, RecentResizes } from '../history/recent-resizes.ts';
@@ -30,7 +31,7 @@ export interface PodSummary {
 export async function overviewOf(
   context: { readonly recent?: RecentResizes; readonly history: ResizeHistory },
   pods: PodDirectory,
-  signal?: AbortSignal,
+  signal?: CancelSignal,
 ): Promise<Overview> {
   const seen: PodSummary[] = [];
   for await (const { at, pod, view } of viewsOf(pods, await pods.list(signal), signal)) {

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Code, isServiceError, Reason, ShimError, within } from '../../core/index.ts';
+import { type CancelSignal, Code, isServiceError, Reason, ShimError, within } from '../../core/index.ts';
 import type { CallOptions, PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { invalid } from '../plan/amounts.ts';
@@ -25,11 +25,11 @@ interface ListedPod extends PodListing {
 /** Finds and describes this node's pods for callers of the resize API. Backend calls end when a signal aborts. */
 export interface PodDirectory {
   /** Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
-  find(ref: PodRef, signal?: AbortSignal): Promise<PodIdentity>;
+  find(ref: PodRef, signal?: CancelSignal): Promise<PodIdentity>;
   /** Returns the backend's present pods by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
-  list(signal?: AbortSignal): Promise<readonly ListedPod[]>;
+  list(signal?: CancelSignal): Promise<readonly ListedPod[]>;
   /** Returns the containers that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
-  listContainers(signal?: AbortSignal): Promise<ContainersByPod>;
+  listContainers(signal?: CancelSignal): Promise<ContainersByPod>;
   readonly describe: ReadPodView;
   /** Returns the container's name in its pod; its id if the name is unknown. */
   readonly containerName: (sandboxId: string, containerId: string) => string;
@@ -116,7 +116,7 @@ async function byId(
 
 async function listPods(
   { registry, volumes }: Pick<PodDirectoryOptions, 'registry' | 'volumes'>,
-  signal: AbortSignal | undefined,
+  signal: CancelSignal | undefined,
 ): Promise<readonly ListedPod[]> {
   const containers = await registry.refresh(signal && { signal });
   const pods = inOrder(registry.pods.map(identityOf));
@@ -207,7 +207,7 @@ export interface ViewedPod {
 export async function* viewsOf(
   { describe, listContainers }: Pick<PodDirectory, 'describe' | 'listContainers'>,
   pods: readonly ListedPod[],
-  signal?: AbortSignal,
+  signal?: CancelSignal,
 ): AsyncGenerator<ViewedPod, void> {
   let gone: Explanation | undefined;
   for (const [at, listed] of pods.entries()) {

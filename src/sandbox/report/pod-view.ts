@@ -1,4 +1,5 @@
 import { type CgroupLoad, type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
+import type { CancelSignal } from '../../core/index.ts';
 import {
   type Bytes,
   bytes,
@@ -83,7 +84,7 @@ export interface PodListing {
  * @param listed what the caller has just read for all pods, this one included
  * @param signal cancels the calls to the backend
  */
-export type ReadPodView = (sandboxId: string, listed?: PodListing, signal?: AbortSignal) => Promise<PodView>;
+export type ReadPodView = (sandboxId: string, listed?: PodListing, signal?: CancelSignal) => Promise<PodView>;
 
 /** Reads a pod's actual values from the kernel. See {@link ReadPodView}. */
 export async function readPodView(
@@ -91,7 +92,7 @@ export async function readPodView(
   decreaseReclaimer: DecreaseReclaimer,
   sandboxId: string,
   listed?: PodListing,
-  signal?: AbortSignal,
+  signal?: CancelSignal,
 ): Promise<PodView> {
   const options = signal && { signal };
   const pod = await node.registry.pod(sandboxId, options);

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { CancelSignal } from '../../core/index.ts';
 import {
   type Clock,
   Code,
@@ -140,7 +141,7 @@ async function listPods(options: ServiceOptions, { request, signal }: HandlerCal
   return response;
 }
 
-async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: AbortSignal): Promise<Messages['Pod']> {
+async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: CancelSignal): Promise<Messages['Pod']> {
   const view = await options.pods.describe(pod.sandboxId, undefined, signal);
   return podReport({ ...storedOf(options, pod), view });
 }
@@ -159,7 +160,7 @@ function reportOf({ pods }: ServiceOptions, resize: Resize): Messages['Resize'] 
 async function findPod(
   pods: PodDirectory,
   ref: Requests['GetPodRequest']['pod'],
-  signal: AbortSignal | undefined,
+  signal: CancelSignal | undefined,
   trace: CallTrace,
 ): Promise<PodIdentity> {
   const pod = await pods.find(readPodRef(ref), signal);

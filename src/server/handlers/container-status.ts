@@ -1,9 +1,10 @@
-import { type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupLimits, type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
 import {
   ContainerState,
   type PlacedStatus,
   type ReportedResources,
   type ReportedStatus,
+  readContainerId,
   readContainerStatus,
   readContainerStatuses,
   withResources,
@@ -12,24 +13,58 @@ import {
 import { kernelResources, type Node } from '../../sandbox/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
 import { orUndefined } from './forward.ts';
-import type { Amendment, MessageAmendment } from './interceptors.ts';
+import type { AmendedCall, Amendment, MessageAmendment } from './interceptors.ts';
 
 /**
  * Amends the ContainerStatus of a running container, because KEP-1287 requires the actual values. Where the runtime's
  * store and the kernel differ, appends the kernel's values to the resources; they take precedence when the client
  * decodes the response. Otherwise the response is unchanged.
+ *
+ * The limits are read while the backend works. They are from the time of the call, and a client cannot know more.
  */
-export function containerStatus(node: Node): Amendment {
-  return ({ response }, trace) => {
-    const status = orUndefined(node.failOpen, 'ContainerStatusResponse', () => readContainerStatus(response));
-    if (status === undefined) return undefined;
-    trace.fields.container = status.id;
-    // The container may have just exited.
-    const unreadable = (error: unknown): void => node.failOpen('unreadable_state', status.id, error);
-    const changes = kernelChanges(node, status, unreadable);
-    if (changes instanceof Promise) return changes.then((found) => found && withResources(response, status, found));
-    return changes && withResources(response, status, changes);
+export function containerStatus(node: Node): Pick<AmendedCall, 'amendment' | 'prepare'> {
+  const amend = (kernel: Kernel | undefined): Amendment => {
+    return ({ response }, trace) => {
+      const status = orUndefined(node.failOpen, 'ContainerStatusResponse', () => readContainerStatus(response));
+      if (status === undefined) return undefined;
+      trace.fields.container = status.id;
+      // The container may have just exited.
+      const unreadable = (error: unknown): void => node.failOpen('unreadable_state', status.id, error);
+      const changes = kernelChanges(node, status, unreadable, kernel);
+      if (changes instanceof Promise) {
+        const copy = Buffer.from(response);
+        return changes.then((found) => found && withResources(copy, status, found));
+      }
+      return changes && withResources(response, status, changes);
+    };
   };
+  return {
+    amendment: amend(undefined),
+    prepare: (request) => {
+      const kernel = readKernel(node, request);
+      return kernel && amend(kernel);
+    },
+  };
+}
+
+/** The limits of a container's cgroup, as the kernel has them. */
+interface Kernel {
+  /** The id of the container. */
+  readonly id: string;
+  readonly cgroup: CgroupPath;
+  readonly limits: CgroupLimits;
+}
+
+/** Reads the limits of the container that is asked for. Undefined if that is not possible without the backend. */
+function readKernel(node: Node, request: Uint8Array): Kernel | undefined {
+  try {
+    const id = readContainerId(request);
+    const cgroup = node.cgroups.known(id);
+    return cgroup === undefined ? undefined : { id, cgroup, limits: node.tree.readLimitsNow(cgroup) };
+  } catch {
+    // The container may not run. If it does, the amendment of its response reports the error.
+    return undefined;
+  }
 }
 
 /** Field number of `containers_statuses` in ContainerEventResponse (CRI v1). */
@@ -93,17 +128,19 @@ function withChanges(
  * Returns the resources in which the kernel differs from a reported container status. Undefined if the two agree, or
  * the container does not run. Rejects if the backend cannot be asked for the container's cgroup.
  * @param unreadable called if the container's cgroup cannot be read: the runtime's own values are sent then
+ * @param read limits that have been read already, if they are those of this container
  */
 function kernelChanges(
   node: Node,
   { id, state, resources }: ReportedStatus,
   unreadable: (error: unknown) => void,
+  read?: Kernel,
 ): MaybePromise<Partial<ReportedResources> | undefined> {
   if (state !== ContainerState.CONTAINER_RUNNING) return undefined;
   const changesIn = (cgroup: CgroupPath | undefined): Partial<ReportedResources> | undefined => {
     if (cgroup === undefined) return undefined;
     try {
-      return kernelResources(node.tree, cgroup, resources);
+      return kernelResources(node.tree, cgroup, resources, read?.id === id ? read.limits : undefined);
     } catch (error) {
       unreadable(error);
       return undefined;
@@ -111,7 +148,7 @@ function kernelChanges(
   };
   try {
     // kubelet requests the status of each started container, and the backend needs long for a verbose status.
-    const known = node.cgroups.known(id);
+    const known = read?.id === id ? read.cgroup : node.cgroups.known(id);
     return known === undefined ? node.cgroups.find(id).then(changesIn) : changesIn(known);
   } catch (error) {
     unreadable(error);

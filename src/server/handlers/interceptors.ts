@@ -20,6 +20,11 @@ export type Delay = (call: DelayedCall) => Promise<void> | undefined;
 /** A call that is forwarded and whose response may be amended. */
 export interface AmendedCall {
   readonly amendment: Amendment;
+  /**
+   * Prepares the amendment of one call while the backend works. Returns the amendment of its response; undefined for
+   * {@link amendment}. Must not throw.
+   */
+  readonly prepare?: (request: Uint8Array) => Amendment | undefined;
   /** The log level of its log line: kubelet requests the status of every container continuously. */
   readonly logLevel: 'debug' | 'info';
 }
@@ -72,6 +77,14 @@ export function interceptionOf(
     if (debug || call.logLevel !== 'debug')
       log[call.logLevel](callFields(trace, path, Code.OK, shimMs), 'intercepted call');
   };
+  const amend = (call: AmendedCall, amendment: Amendment, exchange: Exchange): ReturnType<Amendment> => {
+    const start = performance.now();
+    const trace: CallTrace = { fields: {}, backendMs: exchange.backendMs };
+    const answer = amendment(exchange, trace);
+    if (answer instanceof Promise) return answer.finally(() => report(call, exchange, trace, start));
+    report(call, exchange, trace, start);
+    return answer;
+  };
   return {
     route(path) {
       if (handlers.has(path)) return 'handle';
@@ -83,13 +96,12 @@ export function interceptionOf(
     delay: (call) => delays.get(call.path)?.(call),
     amend(exchange) {
       const call = amendments.get(exchange.path);
-      if (call === undefined) return undefined;
-      const start = performance.now();
-      const trace: CallTrace = { fields: {}, backendMs: exchange.backendMs };
-      const answer = call.amendment(exchange, trace);
-      if (answer instanceof Promise) return answer.finally(() => report(call, exchange, trace, start));
-      report(call, exchange, trace, start);
-      return answer;
+      return call && amend(call, call.amendment, exchange);
+    },
+    prepare(path, request) {
+      const call = amendments.get(path);
+      const prepared = call?.prepare?.(request);
+      return call && prepared && ((exchange) => amend(call, prepared, exchange));
     },
     amendMessage: (path, message) => streams.get(path)?.(message),
   };

@@ -1,4 +1,4 @@
-import { withInfo } from '../../runtime/index.ts';
+import { infoEntry } from '../../runtime/index.ts';
 import { type DecreaseReclaimer, type Node, podInfo } from '../../sandbox/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
 import { withKernelValues } from './container-status.ts';
@@ -36,7 +36,8 @@ async function withPodInfo(
 ): Promise<Uint8Array | undefined> {
   const amended = await live;
   try {
-    return withInfo(amended ?? response, INFO_KEY, JSON.stringify(await podInfo(node, decreaseReclaimer, sandboxId)));
+    const info = JSON.stringify(await podInfo(node, decreaseReclaimer, sandboxId));
+    return Buffer.concat([amended ?? response, infoEntry(INFO_KEY, info)]);
   } catch (error) {
     // The pod may have just been removed. The response is sent without its resizes.
     node.failOpen('unreadable_state', sandboxId, error);

@@ -5,15 +5,15 @@ import {
   CgroupDriverName,
   describeCgroupDriver,
   encode,
+  infoEntry,
   isUnimplemented,
   SHIM_STATUS_PATH,
-  withInfo,
 } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 import type { LocalHandlers } from '../local-calls.ts';
 import { inBackend, type RawUnaryHandler } from '../unary/call.ts';
 import { decodeOrUndefined, forward } from './forward.ts';
-import { type Amendment, type Interceptors, noInterceptors } from './interceptors.ts';
+import { type AmendedCall, type Amendment, type Interceptors, noInterceptors } from './interceptors.ts';
 import { INFO_KEY } from './pod-sandbox-status.ts';
 
 export interface Program {
@@ -29,14 +29,26 @@ export interface Program {
  * JSON. The conditions that kubelet evaluates stay the runtime's: a node that cannot resize for the moment is still
  * Ready.
  */
-export function runtimeStatus(failOpen: FailOpen, { version, readiness, connections }: Program): Amendment {
-  return ({ request, response }) => {
+export function runtimeStatus(failOpen: FailOpen, program: Program): Pick<AmendedCall, 'amendment' | 'prepare'> {
+  const prepare = (request: Uint8Array): Amendment => {
     const asked = decodeOrUndefined(failOpen, 'StatusRequest', request);
-    if (asked?.verbose !== true) return undefined;
-    return readiness().then((report) =>
-      withInfo(response, INFO_KEY, JSON.stringify({ version, connections: connections(), ...report })),
-    );
+    if (asked?.verbose !== true) return () => undefined;
+    let known: Uint8Array | undefined;
+    const entry = programEntry(program).then((made) => (known = made));
+    // The backend may fail the call: then nobody waits for the entry.
+    entry.catch(() => undefined);
+    return ({ response }) => {
+      if (known !== undefined) return Buffer.concat([response, known]);
+      const copy = Buffer.from(response);
+      return entry.then((made) => Buffer.concat([copy, made]));
+    };
   };
+  return { amendment: (exchange, trace) => prepare(exchange.request)(exchange, trace), prepare };
+}
+
+async function programEntry({ version, readiness, connections }: Program): Promise<Uint8Array> {
+  const report = await readiness();
+  return infoEntry(INFO_KEY, JSON.stringify({ version, connections: connections(), ...report }));
 }
 
 /**
@@ -52,12 +64,10 @@ export function passThroughHandlers(program: Program): {
 }
 
 /** Answers {@link SHIM_STATUS_PATH} with the version, the number of clients and the readiness. */
-export function shimStatus({ version, readiness, connections }: Program): RawUnaryHandler {
-  return async () => {
-    const report = await readiness();
-    return withInfo(Buffer.alloc(0), INFO_KEY, JSON.stringify({ version, connections: connections(), ...report }));
-  };
-}
+export const shimStatus =
+  (program: Program): RawUnaryHandler =>
+  async () =>
+    Buffer.from(await programEntry(program));
 
 /**
  * Handles RuntimeConfig. Returns the backend's response if it implements the call. Otherwise (containerd before 2.0)

@@ -31,8 +31,8 @@ export function createInterceptors(node: Node, decreaseReclaimer: DecreaseReclai
       [SHIM_STATUS_PATH, shimStatus(program)],
     ]),
     amendments: new Map<string, AmendedCall>([
-      [runtimePath('ContainerStatus'), { amendment: containerStatus(node), logLevel: 'debug' }],
-      [runtimePath('Status'), { amendment: runtimeStatus(node.failOpen, program), logLevel: 'debug' }],
+      [runtimePath('ContainerStatus'), { ...containerStatus(node), logLevel: 'debug' }],
+      [runtimePath('Status'), { ...runtimeStatus(node.failOpen, program), logLevel: 'debug' }],
       [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(node, decreaseReclaimer), logLevel: 'debug' }],
       [
         runtimePath('PodSandboxStats'),

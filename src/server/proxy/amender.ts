@@ -1,10 +1,19 @@
+import { MESSAGE_PREFIX_SIZE } from '../../core/index.ts';
 import { type Frame, windowUpdate } from '../../http2/index.ts';
 import type { ConnectionParts } from './connection-parts.ts';
-import type { SkipReason } from './interception.ts';
+import { messageSize } from './grpc.ts';
+import { messageParts } from './held-messages.ts';
+import type { Amend, SkipReason } from './interception.ts';
+import type { Collected } from './message-collector.ts';
 import type { AmendStream } from './stream.ts';
 
 /** Copies requests, holds responses until they are complete, has them amended and sends them to the client. */
 export class Amender {
+  /** Streams whose HEADERS have come in this event of the connection. */
+  #heads: AmendStream[] = [];
+  /** Streams whose request has become complete in this event of the connection. */
+  #requested: AmendStream[] = [];
+
   constructor(private readonly parts: ConnectionParts) {}
 
   /** Copies a part of the request, which is forwarded meanwhile. */
@@ -16,41 +25,62 @@ export class Amender {
     const { held } = this.parts;
     if (collected === 'unusable' || held.wouldExceed(request.size)) request.clear();
     held.add(request.size - before);
+    if (collected === 'complete') this.#requested.push(stream);
+  }
+
+  /** Prepares amendments whose requests have just been written to the backend. */
+  prepare(): void {
+    if (this.#requested.length === 0) return;
+    const { interception } = this.parts.options;
+    for (const { amendment, delay, path } of this.#requested) {
+      const isForwarded = delay === undefined || delay.isOver;
+      if (isForwarded && amendment.request.state === 'complete')
+        amendment.prepared = interception.prepare?.(path, amendment.request.message());
+    }
+    this.#requested = [];
   }
 
   /** Holds the response's first HEADERS. Returns false if they are to be forwarded instead. */
   head(stream: AmendStream, bytes: Buffer): boolean {
     const { amendment } = stream;
     if (amendment.state.kind !== 'collecting' || stream.answered || amendment.head !== undefined) return false;
-    amendment.head = Buffer.from(bytes);
-    this.#hold(stream);
+    amendment.head = amendment.holding ? Buffer.from(bytes) : bytes;
+    // Most messages come with them, and then they need no copy.
+    if (!amendment.holding) this.#heads.push(stream);
     return true;
   }
 
-  /** Holds a part of the response. */
-  response(stream: AmendStream, frame: Frame): void {
-    const parts = this.parts;
+  /** Copies what is held of responses that have just been read: the memory of a read is used again. */
+  keep(): void {
+    if (this.#heads.length === 0) return;
+    for (const stream of this.#heads) if (stream.amendment.head !== undefined) this.#hold(stream);
+    this.#heads = [];
+  }
+
+  /** Takes a part of the response. Returns false if it is to be forwarded unchanged. */
+  response(stream: AmendStream, frame: Frame): boolean {
     const { amendment } = stream;
-    this.#hold(stream);
-    parts.backend.flow.queued(frame.length);
-    amendment.charged += frame.length;
+    const { prepared } = amendment;
     amendment.last = stream.serverEnded;
-    const { response } = amendment;
-    const before = response.size;
-    const collected = response.add(frame.content());
-    parts.held.add(response.size - before);
-    if (collected === 'unusable') this.#skip(stream, 'response', undefined);
-    else if (collected === 'complete') this.#amend(stream);
-    else if (amendment.last) this.#skip(stream, 'response', undefined);
-    else if (parts.held.wouldExceed(response.missing) || parts.backend.flow.isOverfull)
-      this.#skip(stream, 'memory', undefined);
-    else this.#creditBackend(stream);
+    const message = prepared === undefined || amendment.holding ? undefined : this.#messageIn(frame);
+    if (prepared === undefined || message === undefined) {
+      this.#collect(stream, frame);
+      return true;
+    }
+    const answer = this.#ask(stream, prepared, message);
+    const isPending = answer instanceof Promise;
+    if (!isPending && this.#send(stream, answer)) return answer !== undefined;
+    this.#add(stream, frame);
+    if (isPending) this.#wait(stream, answer);
+    else this.#release(stream, answer);
+    return true;
   }
 
   /** Handles trailers or a reset: no further part of the message will arrive. */
   responseEnds(stream: AmendStream): void {
     const { amendment } = stream;
     if (amendment.state.kind !== 'collecting') return;
+    if (amendment.head !== undefined) this.#hold(stream);
     if (amendment.response.size > 0) this.#skip(stream, 'response', undefined);
     else if (amendment.holding) this.#release(stream, undefined);
     else this.finish(stream);
@@ -59,17 +89,53 @@ export class Amender {
   /** Frees the bytes held for a stream. Returns whether they include a part of the response, which is then lost. */
   finish(stream: AmendStream): boolean {
     const { amendment } = stream;
-    const { holding, charged } = amendment;
+    const { charged, head, holding } = amendment;
     this.parts.held.add(-amendment.request.size - amendment.response.size);
     amendment.finish();
     this.parts.backend.flow.released(stream.down, charged);
-    return holding;
+    return holding || head !== undefined;
   }
 
-  #hold(stream: AmendStream): void {
-    if (stream.amendment.holding) return;
-    stream.amendment.holding = true;
-    this.parts.flowControl.hold(stream.down);
+  #hold({ amendment, down }: AmendStream): void {
+    if (amendment.holding) return;
+    amendment.holding = true;
+    amendment.head = amendment.head && Buffer.from(amendment.head);
+    this.parts.flowControl.hold(down);
+  }
+
+  /** Returns the message of a frame that contains all of it and nothing else. */
+  #messageIn(frame: Frame): Buffer | undefined {
+    const content = frame.content();
+    const isWhole = content.length >= MESSAGE_PREFIX_SIZE && messageSize(content) === content.length;
+    if (!isWhole || content[0] !== 0 || content.length > this.parts.options.responseLimit) return undefined;
+    return content.subarray(MESSAGE_PREFIX_SIZE);
+  }
+
+  /** Holds a copy of a part of the response. */
+  #add(stream: AmendStream, frame: Frame): Collected {
+    const { parts } = this;
+    const { amendment } = stream;
+    this.#hold(stream);
+    parts.backend.flow.queued(frame.length);
+    amendment.charged += frame.length;
+    const { response } = amendment;
+    const before = response.size;
+    const collected = response.add(frame.content());
+    parts.held.add(response.size - before);
+    return collected;
+  }
+
+  /** Holds a part of the response, and has the response amended if that completes it. */
+  #collect(stream: AmendStream, frame: Frame): void {
+    const { backend, held } = this.parts;
+    const { amendment } = stream;
+    const collected = this.#add(stream, frame);
+    if (collected === 'unusable') this.#skip(stream, 'response', undefined);
+    else if (collected === 'complete') this.#amend(stream);
+    else if (amendment.last) this.#skip(stream, 'response', undefined);
+    else if (held.wouldExceed(amendment.response.missing) || backend.flow.isOverfull)
+      this.#skip(stream, 'memory', undefined);
+    else this.#creditBackend(stream);
   }
 
   /** Returns window to the backend, so that it completes a held message however small the client's windows are. */
@@ -87,36 +153,60 @@ export class Amender {
 
   /** Has a complete response amended. */
   #amend(stream: AmendStream): void {
-    const { amendment, path } = stream;
+    const { amendment } = stream;
     if (amendment.state.kind !== 'collecting') return;
     if (amendment.request.state !== 'complete') {
       this.#skip(stream, 'request', undefined);
       return;
     }
-    const { interception, amendTimeout, now } = this.parts.options;
-    const { results } = this.parts;
-    const skip = (reason: SkipReason, error: unknown): void => results.add(() => this.#skip(stream, reason, error));
-    const exchange = {
-      path,
-      request: amendment.request.message(),
-      response: amendment.response.message(),
-      backendMs: now() - stream.forwardedAt,
-    };
+    const amend = amendment.prepared ?? this.parts.options.interception.amend;
+    const answer = this.#ask(stream, amend, amendment.response.message());
+    if (answer instanceof Promise) this.#wait(stream, answer);
+    else this.#release(stream, answer);
+  }
+
+  /** Asks the interceptor. If it fails, the response stays as it is. */
+  #ask({ amendment, forwardedAt, path }: AmendStream, amend: Amend, response: Buffer): ReturnType<Amend> {
+    const { now, observer } = this.parts.options;
     try {
-      const answer = interception.amend(exchange);
-      if (!(answer instanceof Promise)) {
-        this.#release(stream, answer);
-        return;
-      }
-      amendment.state = { kind: 'waiting', timer: setTimeout(() => skip('slow', undefined), amendTimeout) };
-      results.runSoon();
-      answer.then(
-        (amended) => results.add(() => this.#release(stream, amended)),
-        (error: unknown) => skip('failed', error),
-      );
+      return amend({ path, request: amendment.request.message(), response, backendMs: now() - forwardedAt });
     } catch (error) {
-      this.#skip(stream, 'failed', error);
+      observer.amendSkipped(path, 'failed', error);
+      return undefined;
     }
+  }
+
+  #wait(stream: AmendStream, answer: Promise<Uint8Array | undefined>): void {
+    const { options, results } = this.parts;
+    const skip = (reason: SkipReason, error: unknown): void => results.add(() => this.#skip(stream, reason, error));
+    const timer = setTimeout(() => skip('slow', undefined), options.amendTimeout);
+    stream.amendment.state = { kind: 'waiting', timer };
+    results.runSoon();
+    answer.then(
+      (amended) => results.add(() => this.#release(stream, amended)),
+      (error: unknown) => skip('failed', error),
+    );
+  }
+
+  /**
+   * Sends a response that nothing is held of, or only its HEADERS if the interceptor has not changed it. Returns false
+   * if the client's windows do not allow it.
+   */
+  #send(stream: AmendStream, amended: Uint8Array | undefined): boolean {
+    const { amendment, down } = stream;
+    const { backend, flowControl, streams } = this.parts;
+    const { head, last } = amendment;
+    amendment.head = undefined;
+    if (head !== undefined) {
+      stream.answered = true;
+      flowControl.frames(down, head, 0, head.length, false);
+    }
+    if (amended !== undefined && !flowControl.send(down, messageParts(amended), last)) return false;
+    this.finish(stream);
+    if (amended === undefined) return true;
+    if (last) streams.delivered(down);
+    backend.grantStream(stream);
+    return true;
   }
 
   /** Sends the response as received. */

@@ -25,8 +25,6 @@ import { messageSize, statusOf } from './grpc.ts';
 import type { Lane } from './lane.ts';
 import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded } from './stream.ts';
 
-/** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
-const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
 /** After its first message, a stream gets read-ahead if the backend's window for it is smaller than this. */
 const READ_AHEAD_BELOW = DEFAULT_WINDOW >> 1;
 /** Window the backend keeps behind a message. With none, nghttp2 cannot end a stream's DATA or send trailers. */
@@ -131,16 +129,10 @@ export class BackendSide {
     else if (this.#stream(frame) !== undefined) this.parts.toClient.pass(frame.buffer, frame.start, frame.end);
   }
 
-  /**
-   * Forwards a connection window increment. Small ones are deferred: a Go server returns the few bytes of each request
-   * at once, and a write for them would wake the client in the middle of its call.
-   */
   #connectionWindow(frame: Frame): void {
-    const { toClient } = this.parts;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
     this.parts.client.windowGranted(increment);
-    if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
-    else toClient.deferWindow(increment);
+    this.parts.toClient.deferWindow(increment);
   }
 
   /**
@@ -164,10 +156,13 @@ export class BackendSide {
     if (frame.has(Flag.END_STREAM)) serverEnded(stream);
     this.#charge(stream, size);
     if (stream.kind === 'amend-each') this.parts.messageAmender.response(stream, frame);
-    else if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing')
-      this.parts.amender.response(stream, frame);
-    else this.#forward(stream, frame);
+    else if (stream.kind === 'pass' || !this.#amends(stream, frame)) this.#forward(stream, frame);
     if (!stream.serverEnded) this.#readAhead(stream, frame);
+  }
+
+  /** Passes DATA to the amender. Returns false if it is to be forwarded. */
+  #amends(stream: AmendStream, frame: Frame): boolean {
+    return stream.amendment.state.kind !== 'passing' && this.parts.amender.response(stream, frame);
   }
 
   /** Sends DATA to the client, or queues it. */

@@ -38,7 +38,8 @@ export interface ConnectionParts {
   readonly amender: {
     request(stream: AmendStream, part: Buffer): void;
     head(stream: AmendStream, frames: Buffer): boolean;
-    response(stream: AmendStream, frame: Frame): void;
+    /** Returns false if the frame is to be forwarded unchanged. */
+    response(stream: AmendStream, frame: Frame): boolean;
     responseEnds(stream: AmendStream): void;
     /** Frees what is held for a stream. Returns whether that includes any of the response. */
     finish(stream: AmendStream): boolean;

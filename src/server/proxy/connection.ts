@@ -285,6 +285,7 @@ export class ProxyConnection implements ConnectionParts, ClosedConnection {
   #endTurn(): void {
     this.handling.startReady();
     if (this.lifecycle.isOver) return;
+    this.amender.keep();
     this.flowControl.pumpIfDue();
     this.client.returnWindow();
     this.messageAmender.resume();
@@ -311,6 +312,7 @@ export class ProxyConnection implements ConnectionParts, ClosedConnection {
     if (this.results.due) this.toClient.coalesce();
     else this.toClient.flush();
     this.toBackend.flush();
+    this.amender.prepare();
     this.balance();
     if (this.toClient.hasDeferred || this.toBackend.hasDeferred) this.#flushDeferredLater();
   }

@@ -52,6 +52,18 @@ export class FlowControl {
     return true;
   }
 
+  /** Sends a payload in one DATA frame if the windows allow it. Returns whether they did. */
+  send(lane: Lane, parts: readonly Buffer[], last: boolean): boolean {
+    const size = parts.reduce((sum, part) => sum + part.length, 0);
+    if (lane.queue.length > 0 || size > this.window || size > lane.window || size > this.maxFrameSize) return false;
+    this.window -= size;
+    lane.window -= size;
+    this.sentFrames += 1;
+    this.outbox.push(frameHeader(size, FrameType.DATA, last ? Flag.END_STREAM : 0, lane.id));
+    for (const part of parts) this.outbox.push(part);
+    return true;
+  }
+
   /** Sends the part of a payload that fits and queues the rest, as a copy: the chunk it came in is reused. */
   data(lane: Lane, payload: Buffer, charged: number, last: boolean): void {
     if (!joined(lane, payload, charged, last)) {

@@ -1,10 +1,8 @@
 /** The messages that a stream holds: to amend a response, or to delay a request. */
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
+import type { Amend } from './interception.ts';
 import { MessageBuffer } from './message-buffer.ts';
 import { MessageCollector } from './message-collector.ts';
-
-/** Up to this many bytes, joining a message with its prefix costs less than a gathered write. */
-const JOIN_LIMIT = 16_384;
 
 /**
  * The progress of a response:
@@ -17,9 +15,14 @@ export type AmendmentState =
   | { readonly kind: 'waiting'; readonly timer: NodeJS.Timeout }
   | { readonly kind: 'passing' };
 
+const COLLECTING: AmendmentState = { kind: 'collecting' };
+const PASSING: AmendmentState = { kind: 'passing' };
+
 /** The state of one call whose response is amended: a copy of its request, and its held response. */
 export class Amendment {
-  state: AmendmentState = { kind: 'collecting' };
+  state: AmendmentState = COLLECTING;
+  /** Amends the response, if the interceptor has prepared that. */
+  prepared: Amend | undefined = undefined;
   readonly request: MessageCollector;
   readonly response: MessageCollector;
   /** Whether any part of the response is held, that is, whether the stream's lane contains a hold. */
@@ -49,23 +52,27 @@ export class Amendment {
 
   /** Returns the held bytes as received, or the amended message in their place. */
   release(amended: Uint8Array | undefined): Buffer[] {
-    if (amended === undefined) return this.response.size === 0 ? [] : [this.response.bytes];
-    const prefix = messagePrefix(amended.length);
-    const total = MESSAGE_PREFIX_SIZE + amended.length;
-    if (total <= JOIN_LIMIT) return [Buffer.concat([prefix, amended], total)];
-    return [prefix, Buffer.from(amended.buffer, amended.byteOffset, amended.length)];
+    if (amended !== undefined) return messageParts(amended);
+    return this.response.size === 0 ? [] : [this.response.bytes];
   }
 
   /** Stops the timer and frees what was held. */
   finish(): void {
     if (this.state.kind === 'waiting') clearTimeout(this.state.timer);
-    this.state = { kind: 'passing' };
+    this.state = PASSING;
+    this.prepared = undefined;
     this.holding = false;
     this.head = undefined;
     this.charged = 0;
     this.request.clear();
     this.response.clear();
   }
+}
+
+/** Returns a message and its prefix. */
+export function messageParts(message: Uint8Array): Buffer[] {
+  const bytes = Buffer.isBuffer(message) ? message : Buffer.from(message.buffer, message.byteOffset, message.length);
+  return [messagePrefix(bytes.length), bytes];
 }
 
 /** A message that has been given to the interceptor, which has not answered. */

@@ -3,6 +3,8 @@
  * anything else of the other. An observer learns what happens on a connection.
  */
 
+import type { CancelSignal } from '../../core/index.ts';
+
 /**
  * - `pass`: frames are forwarded unchanged in both directions.
  * - `handle`: the stream ends in this process: {@link Handle} serves it, or the local gRPC server if it is not plain.
@@ -24,6 +26,13 @@ export interface Exchange {
   /** How long the backend took, in milliseconds. */
   readonly backendMs: number;
 }
+
+/**
+ * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also counts
+ * a rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of the event
+ * loop.
+ */
+export type Amend = (exchange: Exchange) => MaybePromise<Uint8Array | undefined>;
 
 /** A call whose request is complete and held back. The message is without its gRPC prefix. */
 export interface DelayedCall {
@@ -47,7 +56,7 @@ export interface HandledCall {
   /** Whether it has ended without an answer: the client cancelled it, its connection ended, or its deadline passed. */
   readonly cancelled: boolean;
   /** Aborted when it is {@link cancelled}. */
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
 }
 
 /** The response message of a handled call, or the status that it fails with. */
@@ -83,12 +92,14 @@ export interface Interception {
    * are forwarded before. Must not throw.
    */
   delay?(call: DelayedCall): Promise<void> | undefined;
+  /** Amends a response whose call {@link prepare} has not prepared. */
+  readonly amend: Amend;
   /**
-   * Returns the response for the client. Undefined, or a rejection, sends the response as received; the proxy also
-   * counts a rejection. Return a promise only if needed: most answers are known at once, and a promise costs a turn of
-   * the event loop.
+   * Prepares a call whose request has been written to the backend, while the backend works. Returns what amends its
+   * response; undefined for {@link amend}. The response is part of memory that is used again: if what amends it returns
+   * a promise, it has to copy the response first. Must not throw.
    */
-  amend(exchange: Exchange): MaybePromise<Uint8Array | undefined>;
+  prepare?(path: string, request: Uint8Array): Amend | undefined;
   /**
    * Returns a message of a stream for the client, without its gRPC prefix. Undefined and rejections are as for
    * {@link amend}. The messages of one stream are amended one after the other.

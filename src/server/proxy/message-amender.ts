@@ -1,6 +1,7 @@
-import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../core/index.ts';
 import { type Frame, windowUpdate } from '../../http2/index.ts';
 import type { ConnectionParts } from './connection-parts.ts';
+import { messageParts } from './held-messages.ts';
 import type { SkipReason } from './interception.ts';
 import type { MessageAmendStream } from './stream.ts';
 
@@ -129,11 +130,7 @@ export class MessageAmender {
     const credited = Math.min(amendment.credited, bytes.length);
     amendment.credited -= credited;
     backend.flow.queued(credited);
-    const parts =
-      amended === undefined
-        ? [bytes]
-        : [messagePrefix(amended.length), Buffer.from(amended.buffer, amended.byteOffset, amended.length)];
-    flowControl.insert(down, parts, bytes.length);
+    flowControl.insert(down, amended === undefined ? [bytes] : messageParts(amended), bytes.length);
   }
 
   /** Decides what to do with an incomplete rest that can be neither sent nor amended yet. */

@@ -1,8 +1,10 @@
-import { type Frame, pingAck, windowUpdate } from '../../http2/index.ts';
+import { DEFAULT_WINDOW, type Frame, pingAck, windowUpdate } from '../../http2/index.ts';
 import type { Transport } from './transport.ts';
 
 /** Up to this many bytes, a copy costs less than a write of its own. */
 const COALESCE_LIMIT = 16_384;
+/** Bytes of connection window that can wait: the initial window is eight times as large. */
+const MOST_DEFERRED_WINDOW = DEFAULT_WINDOW >> 3;
 
 /**
  * Collects what goes to one side during one burst of input. Adjacent slices of the same chunk are merged, so that
@@ -61,12 +63,20 @@ export class Outbox {
   }
 
   /**
-   * Grants connection window, deferred as in {@link pushDeferred}. A Go server returns the few bytes of each request at
-   * once: those that wait leave as one frame.
+   * Grants connection window. A Go server returns the few bytes of each request at once, and a write for them would
+   * wake the client in the middle of its call: small amounts are deferred as in {@link pushDeferred}, and leave as one
+   * frame.
    */
   deferWindow(bytes: number): void {
-    if (!this.defers) this.push(windowUpdate(0, bytes));
-    else if (!this.#shut) this.#deferredWindow += bytes;
+    const waiting = this.#deferredWindow;
+    if (this.defers && waiting + bytes <= MOST_DEFERRED_WINDOW) {
+      this.#deferredWindow = waiting + bytes;
+      return;
+    }
+    this.#deferredWindow = 0;
+    // Not as one frame, whose increment could be too large for its 31 bits.
+    if (waiting > 0) this.push(windowUpdate(0, waiting));
+    this.push(windowUpdate(0, bytes));
   }
 
   /**

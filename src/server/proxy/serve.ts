@@ -73,7 +73,7 @@ export const LIMITS = {
   delayLimit: 4096,
   handledRequestLimit: 16 * MiB + MESSAGE_PREFIX_SIZE,
   amendTimeout: 2000,
-  deferredWriteDelay: 5,
+  deferredWriteDelay: 50,
   readAhead: MiB / 4,
   handshakeTimeout: 10_000,
   refuseTimeout: 3000,

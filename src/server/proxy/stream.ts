@@ -1,3 +1,4 @@
+import type { CancelSignal } from '../../core/index.ts';
 import type { Frame, HeaderField } from '../../http2/index.ts';
 import type { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
 import type { HandledCall, Outcome } from './interception.ts';
@@ -140,15 +141,18 @@ export function serverEnded(stream: Stream): void {
 const NOTHING = Buffer.alloc(0);
 
 /** A call that is handled in the proxy, from its headers to its end. */
-export class RunningCall implements HandledCall {
+export class RunningCall implements HandledCall, CancelSignal {
   request: Buffer = NOTHING;
   /** It has ended without an answer. */
   cancelled = false;
+  /** Why. What its handler waits for is rejected with this. */
+  reason: unknown = undefined;
   /** Its answer has been passed to the stream. */
   answered = false;
   /** Ends it at its deadline. */
   timer: NodeJS.Timeout | undefined = undefined;
-  #abort: AbortController | undefined;
+  /** Called when it is cancelled. */
+  readonly #listeners = new Set<() => void>();
 
   /** @param deadline by the connection's clock */
   constructor(
@@ -157,18 +161,31 @@ export class RunningCall implements HandledCall {
     readonly deadline: number,
   ) {}
 
-  /** Made when it is asked for: most handlers do not listen. */
-  get signal(): AbortSignal {
-    if (this.#abort === undefined) {
-      this.#abort = new AbortController();
-      if (this.cancelled) this.#abort.abort();
-    }
-    return this.#abort.signal;
+  get signal(): CancelSignal {
+    return this;
+  }
+
+  get aborted(): boolean {
+    return this.cancelled;
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.delete(listener);
+  }
+
+  throwIfAborted(): void {
+    if (this.cancelled) throw this.reason;
   }
 
   cancel(): void {
     if (this.cancelled) return;
     this.cancelled = true;
-    this.#abort?.abort();
+    this.reason = new Error('the client has ended the call');
+    for (const listener of this.#listeners) listener();
+    this.#listeners.clear();
   }
 }

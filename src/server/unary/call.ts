@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { type ClientProcess, grpcCodeName, Metadata } from '../../core/index.ts';
+import { type CancelSignal, type ClientProcess, grpcCodeName, Metadata } from '../../core/index.ts';
 import type { CallOptions } from '../../runtime/index.ts';
 
 /**
@@ -24,7 +24,7 @@ export interface HandlerCall {
   /** When the call has to have ended, by {@link steadyNow}; Infinity without a deadline. */
   readonly deadline: number;
   /** Aborts if the call ends unanswered: the client cancels, its connection ends, or the deadline passes. */
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
   /** The process of the client, if it is known. */
   readonly client: ClientProcess | undefined;
 }
@@ -51,7 +51,7 @@ export const onBehalfOf = ({
   metadata,
   deadline,
   signal,
-}: Pick<HandlerCall, 'metadata' | 'deadline' | 'signal'>): CallOptions & { readonly signal: AbortSignal } => ({
+}: Pick<HandlerCall, 'metadata' | 'deadline' | 'signal'>): CallOptions & { readonly signal: CancelSignal } => ({
   metadata,
   deadline,
   signal,

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { ShimError } from '../../../src/core/errors.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
 import {
+  infoEntry,
   readContainerStatus,
   readContainerStatuses,
-  withInfo,
   withResources,
   withResourcesOfStatuses,
 } from '../../../src/runtime/container-status.ts';
@@ -86,7 +86,7 @@ const parsers: readonly Parser[] = [
     (bytes) => {
       describePod(decode('PodSandboxStatusResponse', bytes));
       const places = readContainerStatuses(bytes, 3).map(({ place }) => ({ place, resources: { cpu_shares: 2 } }));
-      readContainerStatuses(withInfo(withResourcesOfStatuses(bytes, places), 'key', '{}'), 3);
+      readContainerStatuses(Buffer.concat([withResourcesOfStatuses(bytes, places), infoEntry('key', '{}')]), 3);
     },
   ),
   parserOf(

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../../src/http2/errors.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import {
+  type Amend,
   type HandledAnswer,
   type HandledCall,
   NO_OBSERVER,
@@ -128,6 +129,7 @@ class Run {
         interception: {
           route: routeOf,
           amend: ({ response }) => this.#amend(response),
+          prepare: () => this.#prepare(),
           amendMessage: (_, message) => this.#amendMessage(message),
           isDelayed: () => random.chance(2),
           delay: () => this.#delay(),
@@ -203,6 +205,16 @@ class Run {
     this.#tally.delayed += 1;
     if (kind === 0) return Promise.reject(new Error('refused'));
     return kind === 1 ? new Promise(() => undefined) : Promise.resolve();
+  }
+
+  /** Prepares some calls. Their answers are mostly known at once. */
+  #prepare(): Amend | undefined {
+    if (this.#random.chance(2)) return undefined;
+    return ({ response }) => {
+      if (this.#random.chance(4)) return this.#amend(Buffer.from(response));
+      this.#tally.amended += 1;
+      return this.#random.chance(4) ? undefined : Buffer.concat([response, Buffer.alloc(this.#random.below(200), '+')]);
+    };
   }
 
   #amend(response: Uint8Array): Promise<Uint8Array | undefined> {

@@ -14,6 +14,7 @@ import { noCounters } from '../../../src/core/observe/counters.ts';
 import type { ReadinessReport } from '../../../src/core/observe/interfaces.ts';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { type CancelSignal, untilAborted } from '../../../src/core/waiting.ts';
 import type { PodDirectory } from '../../../src/sandbox/report/pod-directory.ts';
 import type { ResizeApi } from '../../../src/server/api/resize-api.ts';
 import { openResizeApi } from '../../../src/server/api/resize-api.ts';
@@ -116,12 +117,10 @@ describe('GetPod and ListPods', () => {
   afterEach(() => void vi.useRealTimers());
 
   /** Rejects when the client of a call has gone. */
-  const ended = (signal: AbortSignal | undefined): Promise<never> =>
-    new Promise((_, reject) => {
-      if (signal === undefined) throw new Error('no signal');
-      if (signal.aborted) reject(signal.reason as Error);
-      signal.addEventListener('abort', () => reject(signal.reason as Error));
-    });
+  const ended = (signal: CancelSignal | undefined): Promise<never> => {
+    if (signal === undefined) throw new Error('no signal');
+    return untilAborted(new Promise(() => undefined), signal);
+  };
 
   /** The codes of the calls of a method that have ended, as logged. */
   const callsOf = (method: string): unknown[] =>
@@ -219,7 +218,7 @@ describe('GetPod and ListPods', () => {
     ['ListPods', {}],
     ['GetPod', { pod: { uid: db.uid } }],
   ] as const)('the calls to the backend end when the client cancels %s', async (method, request) => {
-    const asked = Promise.withResolvers<AbortSignal | undefined>();
+    const asked = Promise.withResolvers<CancelSignal | undefined>();
     shim.refresh = (signal) => {
       asked.resolve(signal);
       return ended(signal);

@@ -1,3 +1,5 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
@@ -5,7 +7,7 @@ import { runtimePath } from '../../../src/runtime/backend.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { Messages, Partially } from '../../../src/runtime/messages.ts';
-import type { Interceptors } from '../../../src/server/handlers/interceptors.ts';
+import type { Amendment, Interceptors } from '../../../src/server/handlers/interceptors.ts';
 import { createInterceptors } from '../../../src/server/handlers/table.ts';
 import { containerId, FakeRuntime, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
 
@@ -46,10 +48,12 @@ const stored = (index: number, mebibytes: number, state = RUNNING): Status => ({
 const eventOf = (...containers_statuses: Status[]): Buffer =>
   encode('ContainerEventResponse', { container_id: containerId(0), containers_statuses });
 
+const noTrace = (): Parameters<Amendment>[1] => ({ fields: {}, backendMs: 0 });
+
 const amendEvent = (event: Uint8Array) => interceptors.streams.get(events)!(event);
 const amendCall = async (method: string, request: Buffer, response: Buffer): Promise<Uint8Array | undefined> => {
   const { amendment } = interceptors.amendments.get(runtimePath(method))!;
-  return amendment({ path: runtimePath(method), request, response, backendMs: 0 }, { fields: {}, backendMs: 0 });
+  return amendment({ path: runtimePath(method), request, response, backendMs: 0 }, noTrace());
 };
 
 /** Memory limits in MiB. */
@@ -112,6 +116,81 @@ describe('the first ContainerStatus of a container', () => {
     learn(learned('/kubepods/../pod1'));
     expect(await first()).toBeUndefined();
     expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+});
+
+describe('a prepared ContainerStatus', () => {
+  const path = runtimePath('ContainerStatus');
+  const prepare = (id: string) =>
+    interceptors.amendments.get(path)!.prepare!(encode('ContainerStatusRequest', { container_id: id }));
+  const amended = async (amendment: Amendment | undefined, status: Status): Promise<number | undefined> => {
+    const response = encode('ContainerStatusResponse', { status });
+    const exchange = { path, request: Buffer.alloc(0), response, backendMs: 0 };
+    const bytes = await amendment!(exchange, noTrace());
+    const limit = bytes && decode('ContainerStatusResponse', bytes).status?.resources?.linux?.memory_limit_in_bytes;
+    return limit === undefined ? undefined : Number(limit) / MiB;
+  };
+  beforeEach(() => {
+    const { registry } = runtime.node;
+    registry.learnPod(learned());
+    for (const index of [0, 1])
+      registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+  });
+
+  test('has the limits that the kernel has while the backend works', async () => {
+    const prepared = prepare(containerId(0));
+    runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MiB));
+    expect(await amended(prepared, stored(0, 64))).toBe(100);
+    expect(await amended(prepare(containerId(0)), stored(0, 64))).toBe(150);
+    expect(await amended(prepare(containerId(0)), stored(0, 150))).toBeUndefined();
+    expect(await amended(prepare(containerId(0)), stored(0, 64, EXITED))).toBeUndefined();
+  });
+
+  test('has the limits of the container in the response', async () => {
+    expect(await amended(prepare(containerId(0)), stored(1, 64))).toBe(200);
+  });
+
+  test.each(['', 'unknown', containerId(0).slice(0, 8)])('is not made for the id %j, which is not known', (id) => {
+    expect(prepare(id)).toBeUndefined();
+    expect([runtime.calls, runtime.failOpens]).toEqual([[], []]);
+  });
+
+  test('is not made for bytes that are no message, or a cgroup that is gone', async () => {
+    expect(interceptors.amendments.get(path)!.prepare!(Buffer.from([0x0a, 0x7f]))).toBeUndefined();
+    const known = prepare(containerId(0));
+    rmSync(join(runtime.cgroupRoot, 'kubepods/pod1', containerId(0)), { recursive: true });
+    expect(prepare(containerId(0))).toBeUndefined();
+    expect(await amended(known, stored(0, 64))).toBe(100);
+    expect(runtime.failOpens).toEqual([]);
+  });
+});
+
+describe('Status', () => {
+  const path = runtimePath('Status');
+  const response = encode('StatusResponse', { info: { config: '{}' } });
+  const prepare = (verbose: boolean): Amendment =>
+    interceptors.amendments.get(path)!.prepare!(encode('StatusRequest', { verbose }))!;
+  const answer = (amendment: Amendment): ReturnType<Amendment> =>
+    amendment({ path, request: Buffer.alloc(0), response: Buffer.from(response), backendMs: 0 }, noTrace());
+  const infoOf = (bytes: Uint8Array): unknown => decode('StatusResponse', bytes).info;
+  const info = { config: '{}', 'cri-resize-shim': '{"version":"0","connections":1,"ready":true,"checks":[]}' };
+
+  test('a verbose Status is amended with what the shim has found while the backend works', async () => {
+    const prepared = prepare(true);
+    await Promise.resolve().then(() => new Promise(setImmediate));
+    const bytes = answer(prepared);
+    expect(bytes).not.toBeInstanceOf(Promise);
+    expect(infoOf(bytes as Uint8Array)).toEqual(info);
+  });
+
+  test('a verbose Status waits for what the shim has not found yet', async () => {
+    const bytes = answer(prepare(true));
+    expect(bytes).toBeInstanceOf(Promise);
+    expect(infoOf((await bytes)!)).toEqual(info);
+  });
+
+  test('any other Status is not amended', () => {
+    expect(answer(prepare(false))).toBeUndefined();
   });
 });
 

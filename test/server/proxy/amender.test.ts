@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { ErrorCode } from '../../../src/http2/errors.ts';
+import type { Amend } from '../../../src/server/proxy/interception.ts';
 import { APPENDED, amended, PATH, proxyWithCall, RESPONSE_TEXT, whole } from '../../support/http2/amended-call.ts';
 import {
   DATA,
@@ -135,6 +136,119 @@ describe('an amended response', () => {
     }
     expect(dataOf(seen, 1).equals(message(Buffer.concat([long, APPENDED])))).toBe(true);
     expect(proxy.core.held.total).toBe(0);
+  });
+});
+
+describe('a prepared amendment', () => {
+  /** Returns a proxy that has forwarded a call whose amendment appends bytes, and how many requests it had then. */
+  function prepared(amend: Amend, ...clientSettings: [number, number][]) {
+    const prepare = vi.fn((path: string, sent: Uint8Array): Amend => {
+      atBackend.push(`${path} ${String(sent)}`, ...typesOf(proxy.backend.take()).map(String));
+      return amend;
+    });
+    const atBackend: string[] = [];
+    const proxy: ReturnType<typeof openProxy> = openProxy({ prepare, amend: () => never }, ...clientSettings);
+    proxy.client.send(headers(1, request(PATH)), data(1, message(Buffer.from('the request')), true));
+    proxy.client.writes = 0;
+    return { proxy, prepare, atBackend };
+  }
+  const never = new Promise<undefined>(() => undefined);
+  const append: Amend = ({ response }) => Buffer.concat([response, APPENDED]);
+
+  test('is made once, when the request has been written to the backend', () => {
+    const { proxy, prepare, atBackend } = prepared(append);
+    proxy.client.send(windowUpdate(0, 1));
+    expect(prepare).toHaveBeenCalledOnce();
+    expect(atBackend).toEqual([`${PATH} the request`, String(HEADERS), String(DATA)]);
+  });
+
+  test('of a message that comes at once leaves with headers and trailers in one write', () => {
+    const { proxy } = prepared(append);
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    const seen = proxy.client.take();
+    expect(typesOf(seen)).toEqual([HEADERS, DATA, HEADERS]);
+    expect(dataOf(seen, 1)).toEqual(amended);
+    expect([proxy.client.writes, proxy.core.held.total]).toEqual([1, 0]);
+    expect(proxy.events).toEqual([`${PATH} amend answered 0`]);
+  });
+
+  test.each([1, 6, whole.length])('applies to headers that come first, and to frames of %i octets', (step) => {
+    const { proxy } = prepared(append);
+    proxy.backend.send(headers(1, RESPONSE));
+    expect(proxy.client.take()).toEqual([]);
+    for (let at = 0; at < whole.length; at += step) proxy.backend.send(data(1, whole.subarray(at, at + step)));
+    proxy.backend.send(headers(1, OK, true));
+    const seen = proxy.client.take();
+    expect([seen[0]!.type, seen.at(-1)!.type]).toEqual([HEADERS, HEADERS]);
+    expect(seen[0]!.payload).toEqual(headers(1, RESPONSE).subarray(9));
+    expect(dataOf(seen, 1)).toEqual(amended);
+  });
+
+  test.each([
+    ['undefined', () => undefined, []],
+    [
+      'thrown',
+      () => {
+        throw new Error('no');
+      },
+      [`skipped ${PATH} failed`],
+    ],
+  ] as [string, Amend, string[]][])('leaves the response as it is if it is %s', (_, amend, skipped) => {
+    const { proxy } = prepared(amend);
+    const answer = Buffer.concat([
+      headers(1, RESPONSE),
+      frame(DATA, PADDED, 1, Buffer.concat([Buffer.of(2), whole, Buffer.alloc(2)])),
+      headers(1, OK, true),
+    ]);
+    proxy.backend.send(answer);
+    expect(proxy.client.takeBytes()).toEqual(answer);
+    expect(proxy.events).toEqual([...skipped, `${PATH} amend answered 0`]);
+  });
+
+  test('that is not known at once is waited for', async () => {
+    const answer = Promise.withResolvers<Uint8Array>();
+    const { proxy } = prepared(() => answer.promise);
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    expect(proxy.client.take()).toEqual([]);
+    answer.resolve(Buffer.concat([RESPONSE_TEXT, APPENDED]));
+    await settled();
+    expect(dataOf(proxy.client.take(), 1)).toEqual(amended);
+  });
+
+  test("waits for the client's windows, and DATA may be the last frame", () => {
+    const { proxy } = prepared(append, [4, 10]);
+    // The read-ahead is off: the backend gets its window with the first frame.
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole.subarray(0, 10)));
+    proxy.backend.send(data(1, whole.subarray(10), true));
+    expect(dataOf(proxy.client.take(), 1)).toEqual(amended.subarray(0, 10));
+    proxy.client.send(windowUpdate(1, 1000));
+    const rest = proxy.client.take();
+    expect([dataOf(rest, 1), rest.at(-1)!.flags & 1]).toEqual([amended.subarray(10), 1]);
+  });
+
+  test('of a response that fits only unchanged is sent as far as the windows allow', () => {
+    const { proxy } = prepared(append, [4, whole.length]);
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole, true));
+    const first = proxy.client.take();
+    expect([typesOf(first), dataOf(first, 1)]).toEqual([[HEADERS, DATA], amended.subarray(0, whole.length)]);
+    proxy.client.send(windowUpdate(1, 1000));
+    expect(dataOf(proxy.client.take(), 1)).toEqual(amended.subarray(whole.length));
+    expect(proxy.events).toEqual([`${PATH} amend answered undefined`]);
+  });
+
+  test.each(['reset', 'lost'])('is not used if the backend is %s after the headers', (how) => {
+    const { proxy } = prepared(append);
+    proxy.backend.send(headers(1, RESPONSE), ...(how === 'reset' ? [rst(1, ErrorCode.INTERNAL_ERROR)] : []));
+    if (how === 'lost') proxy.backend.events.closed(undefined);
+    const seen = proxy.client.take().filter(({ id }) => id === 1);
+    expect([dataOf(seen, 1), seen.at(-1)!.type]).toEqual([Buffer.alloc(0), how === 'reset' ? RST_STREAM : HEADERS]);
+  });
+
+  test('is not made for a request that is held back', () => {
+    const prepare = vi.fn(() => undefined);
+    const proxy = openProxy({ prepare, isDelayed: () => true, delay: () => new Promise(() => undefined) });
+    proxy.client.send(headers(1, request(PATH)), data(1, message(Buffer.of()), true));
+    expect(prepare).not.toHaveBeenCalled();
   });
 });
 

@@ -458,6 +458,21 @@ describe('pings from client, backend and local server', () => {
     vi.useRealTimers();
   });
 
+  test('small increments of the connection window wait for the next burst, up to 8 KiB together', () => {
+    const proxy = openProxy({ deferredWriteDelay: 1000 });
+    proxy.backend.send(windowUpdate(0, 8000), windowUpdate(0, 191));
+    expect(proxy.client.take()).toEqual([]);
+    proxy.backend.send(windowUpdate(0, 1));
+    expect(proxy.client.take().map(({ payload }) => payload.readUInt32BE(0))).toEqual([8191, 1]);
+    proxy.backend.send(windowUpdate(0, 5));
+    proxy.client.send(headers(1, request('/pass/A'), true));
+    proxy.backend.send(headers(1, OK, true));
+    expect(typesOf(proxy.client.take())).toEqual([WINDOW_UPDATE, HEADERS]);
+    proxy.backend.send(windowUpdate(0, 8192));
+    expect(typesOf(proxy.client.take())).toEqual([WINDOW_UPDATE]);
+    proxy.core.destroy();
+  });
+
   test('pings are answered with their own opaque data', () => {
     const proxy = withStream('/handle/A');
     const local = proxy.locals[0]!;

@@ -186,6 +186,7 @@ export interface TestProxy {
 export interface TestProxyOptions extends Partial<Omit<ProxyConnectionOptions, 'interception' | 'observer'>> {
   readonly route?: (path: string) => Route;
   readonly amend?: Interception['amend'];
+  readonly prepare?: NonNullable<Interception['prepare']>;
   readonly amendMessage?: Interception['amendMessage'];
   readonly isDelayed?: (path: string) => boolean;
   readonly delay?: NonNullable<Interception['delay']>;
@@ -238,6 +239,7 @@ export function startProxy(options: TestProxyOptions = {}): TestProxy {
         route: options.route ?? routeOf,
         isWatch: (path) => path.endsWith('/Watch'),
         amend: options.amend ?? (() => Promise.resolve(undefined)),
+        prepare: options.prepare ?? (() => undefined),
         amendMessage: options.amendMessage ?? (() => undefined),
         isDelayed: options.isDelayed ?? (() => false),
         delay: options.delay ?? (() => undefined),

@@ -9,6 +9,7 @@ import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { Code } from '../../../src/core/grpc.ts';
 import { createCounters } from '../../../src/core/observe/counters.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
+import type { CancelSignal } from '../../../src/core/waiting.ts';
 import { Backend } from '../../../src/runtime/backend.ts';
 import type { ListedContainers } from '../../../src/sandbox/pods/container-lists.ts';
 import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
@@ -48,11 +49,11 @@ export class TestApi {
   /** The views that the API reads of each pod, by sandbox id. */
   views = new Map<string, PodView | ShimError>();
   /** Lists the pods of the backend, as the registry does before a pod is reported as unknown. */
-  refresh: (signal?: AbortSignal) => Promise<void> = () => Promise.resolve();
+  refresh: (signal?: CancelSignal) => Promise<void> = () => Promise.resolve();
   /** The containers that the backend lists after all pods are read. */
   containersAtEnd = new Map<string, ListedContainers>();
   /** Called when a pod is read, which waits for it. */
-  onDescribe: (sandboxId: string, signal?: AbortSignal) => unknown = () => undefined;
+  onDescribe: (sandboxId: string, signal?: CancelSignal) => unknown = () => undefined;
   /** Returns the process of a client. */
   peerOf: (socket: Socket) => number | undefined = () => undefined;
   readonly #cleanUps: (() => unknown)[] = [];
