@@ -22,7 +22,7 @@ import { release } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Bytes, Code, errnoOf, messageOf, PAGE_SIZE, Reason, ShimError } from '../core/index.ts';
-import { OpenFiles } from './open-files.ts';
+import { OpenFile, OpenFiles } from './open-files.ts';
 import { lastNumber } from './values/settings.ts';
 
 /** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */
@@ -80,7 +80,7 @@ const scratch = Buffer.alloc(4096);
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */
 const CGROUP2 = 0x63677270;
-/** Files that {@link CgroupFiles.readNow} leaves open. Shared by all instances, like the process's descriptor limit. */
+/** The files that stay open of all instances, because they share the process's descriptor limit. */
 const openFiles = new OpenFiles();
 
 /** Opens a file. If the process has no free descriptor, closes the files that {@link openFiles} holds and retries. */
@@ -109,6 +109,8 @@ export function reclaimsOnWrite(release: string): boolean {
 export class CgroupFiles {
   #rootLink: string | undefined;
   readonly #lastPossible = new Map<'cpu' | 'node', number | undefined>();
+  /** Files that {@link readNow} has left open, by cgroup and name. */
+  readonly #open = new Map<CgroupPath, Map<string, OpenFile>>();
   /** Cgroups whose path was verified. */
   readonly #inside = new Set<CgroupPath>();
   #isCgroup2: boolean | undefined;
@@ -152,18 +154,49 @@ export class CgroupFiles {
    * thread pool. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
    */
   readNow(cgroup: CgroupPath, file: string): string {
-    // The path of an open file has been verified already.
-    const known = this.#readOpen(`${cgroup === '/' ? this.root : `${this.root}${cgroup}`}/${file}`);
-    if (known !== undefined) return known;
+    return this.#read(cgroup, file).text;
+  }
+
+  /** Reads a file as {@link readNow} does and parses it, but the same content only once. */
+  readValue<Value>(cgroup: CgroupPath, file: string, parse: (text: string) => Value): Value {
+    return this.#read(cgroup, file).parsed(parse);
+  }
+
+  #read(cgroup: CgroupPath, file: string): OpenFile {
+    return this.#readOpen(cgroup, file) ?? this.#openAndRead(cgroup, file);
+  }
+
+  /**
+   * Reads an open file, whose path has been verified already. Undefined if it must be opened: the cgroup may have been
+   * removed and recreated.
+   */
+  #readOpen(cgroup: CgroupPath, file: string): OpenFile | undefined {
+    const known = this.#open.get(cgroup)?.get(file);
+    if (known === undefined) return undefined;
+    try {
+      if (!this.#isRemoved(known.descriptor)) {
+        known.text = readText(known.descriptor, known.text);
+        known.isUsed = true;
+        return known;
+      }
+    } catch {
+      // The caller opens the file again and reports its error.
+    }
+    openFiles.drop(known);
+    return undefined;
+  }
+
+  #openAndRead(cgroup: CgroupPath, file: string): OpenFile {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
     try {
       descriptor = openCgroupFile(path, O_RDONLY);
       this.#assertInsideOnce(descriptor, path, cgroup);
       const text = readText(descriptor);
-      openFiles.keep(path, descriptor);
+      const opened = this.#keep(cgroup, file, descriptor);
       descriptor = undefined;
-      return text;
+      opened.text = text;
+      return opened;
     } catch (error) {
       this.#inside.delete(cgroup);
       throw this.#readError(error, cgroup, path);
@@ -172,17 +205,16 @@ export class CgroupFiles {
     }
   }
 
-  /** Reads an open file. Undefined if it must be opened: the cgroup may have been removed and recreated. */
-  #readOpen(path: string): string | undefined {
-    const descriptor = openFiles.get(path);
-    if (descriptor === undefined) return undefined;
-    try {
-      if (!this.#isRemoved(descriptor)) return readText(descriptor);
-    } catch {
-      // The caller opens the file again and reports its error.
-    }
-    openFiles.drop(path);
-    return undefined;
+  /** Leaves a file open, if the limit allows it. */
+  #keep(cgroup: CgroupPath, file: string, descriptor: number): OpenFile {
+    const files = this.#open.get(cgroup) ?? new Map<string, OpenFile>();
+    const opened = new OpenFile(descriptor, () => {
+      files.delete(file);
+      if (files.size === 0) this.#open.delete(cgroup);
+    });
+    this.#open.set(cgroup, files.set(file, opened));
+    openFiles.keep(opened);
+    return opened;
   }
 
   /**
@@ -370,11 +402,25 @@ async function readTextInPool(descriptor: number): Promise<string> {
   return text.replace(/\n$/, '');
 }
 
-/** Returns the content of a short file without the last newline. Reads at positions, since the file may stay open. */
-function readText(descriptor: number): string {
+/**
+ * Returns the content of a short file without the last newline. Reads at positions, since the file may stay open.
+ * @param last the content at the last read; returned itself if it is the same
+ */
+function readText(descriptor: number, last = ''): string {
   const size = readSync(descriptor, scratch, 0, scratch.length, 0);
   if (size === scratch.length) return readLong(descriptor).replace(/\n$/, '');
-  return scratch.toString('utf8', 0, size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size);
+  const length = size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size;
+  return isInScratch(last, length) ? last : scratch.toString('utf8', 0, length);
+}
+
+/** Whether the first bytes of {@link scratch} are this text. Not for letters outside ASCII. */
+function isInScratch(text: string, length: number): boolean {
+  if (text.length !== length) return false;
+  for (let at = 0; at < length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code !== scratch[at] || code > 0x7f) return false;
+  }
+  return true;
 }
 
 function readLong(descriptor: number): string {

@@ -5,52 +5,79 @@ export const MAX_OPEN_FILES = 512;
 /** Fraction of the process's descriptors that open files may use: connections need the others. */
 const SHARE = 8;
 
+/** A file of a cgroup that stays open, with its last content. */
+export class OpenFile {
+  /** Whether it has been read since it was last a candidate to be closed. */
+  isUsed = false;
+  /** The content at the last read. */
+  text = '';
+  /** The result of the last {@link #parse}, of {@link #parsedText}. */
+  #parsed: unknown;
+  #parsedText: string | undefined;
+  #parse: ((text: string) => unknown) | undefined;
+
+  /** @param closed called when it has been closed */
+  constructor(
+    readonly descriptor: number,
+    readonly closed: () => void,
+  ) {}
+
+  /** Returns the parsed content. Does not parse the same content again. The value must not be changed. */
+  parsed<Value>(parse: (text: string) => Value): Value {
+    if (this.#parsedText === this.text && this.#parse === parse) return this.#parsed as Value;
+    const value = parse(this.text);
+    this.#parsed = value;
+    this.#parsedText = this.text;
+    this.#parse = parse;
+    return value;
+  }
+}
+
 /**
  * Files of cgroups that stay open, so that reading one again takes one system call instead of three. Beyond the limit,
- * the file that has not been used for the longest time is closed.
+ * a file is closed that has not been read for long: the oldest one that was not read since the last time.
  */
 export class OpenFiles {
   readonly #limit: number;
-  /** Descriptors by path, the most recently used last. */
-  readonly #descriptors = new Map<string, number>();
+  /** The next candidate to be closed is the first. */
+  readonly #files = new Set<OpenFile>();
 
   constructor(limit = Math.min(MAX_OPEN_FILES, Math.floor(descriptorLimit() / SHARE))) {
     this.#limit = limit;
   }
 
   get size(): number {
-    return this.#descriptors.size;
-  }
-
-  /** Returns the descriptor of a file that is open. */
-  get(path: string): number | undefined {
-    const descriptor = this.#descriptors.get(path);
-    if (descriptor === undefined) return undefined;
-    this.#descriptors.delete(path);
-    this.#descriptors.set(path, descriptor);
-    return descriptor;
+    return this.#files.size;
   }
 
   /** Stores an open file. The caller must not close the descriptor afterwards. */
-  keep(path: string, descriptor: number): void {
-    this.drop(path);
-    this.#descriptors.set(path, descriptor);
-    if (this.#descriptors.size <= this.#limit) return;
-    const [oldest] = this.#descriptors.keys();
-    if (oldest !== undefined) this.drop(oldest);
+  keep(file: OpenFile): void {
+    this.#files.add(file);
+    if (this.#files.size > this.#limit) this.#dropOne();
   }
 
   /** Closes a file. */
-  drop(path: string): void {
-    const descriptor = this.#descriptors.get(path);
-    if (descriptor === undefined) return;
-    this.#descriptors.delete(path);
-    closeSync(descriptor);
+  drop(file: OpenFile): void {
+    if (!this.#files.delete(file)) return;
+    closeSync(file.descriptor);
+    file.closed();
   }
 
   /** Closes all files: the process has no free descriptor. */
   clear(): void {
-    for (const path of [...this.#descriptors.keys()]) this.drop(path);
+    for (const file of [...this.#files]) this.drop(file);
+  }
+
+  #dropOne(): void {
+    for (const file of this.#files) {
+      if (!file.isUsed) {
+        this.drop(file);
+        return;
+      }
+      file.isUsed = false;
+      this.#files.delete(file);
+      this.#files.add(file);
+    }
   }
 }
 

@@ -130,7 +130,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** Reads memory.swap.max. Undefined if the kernel has no swap accounting. */
   readSwapMax(cgroup: CgroupPath): Limit<Bytes> | undefined {
-    return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
+    return this.#optional(cgroup, 'memory.swap.max', parseSwapMax);
   }
 
   /** Reads cpu.max.burst. Undefined if the kernel does not have it. Throws like {@link readLimits}. */
@@ -231,7 +231,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** Reads memory.max. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
   readMemoryMax(cgroup: CgroupPath): Limit<Bytes> {
-    return parseLimit(this.#files.readNow(cgroup, 'memory.max'), 'memory.max');
+    return this.#files.readValue(cgroup, 'memory.max', parseMemoryMax);
   }
 
   /** Reads memory.high. Throws CGROUP_UNAVAILABLE like {@link readLimits}. */
@@ -296,13 +296,16 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   #optional<Value>(cgroup: CgroupPath, file: string, parse: (text: string) => Value): Value | undefined {
     try {
-      return parse(this.#files.readNow(cgroup, file));
+      return this.#files.readValue(cgroup, file, parse);
     } catch (error) {
       if (isFileMissing(error)) return undefined;
       throw error;
     }
   }
 }
+
+const parseMemoryMax = (text: string): Limit<Bytes> => parseLimit(text, 'memory.max');
+const parseSwapMax = (text: string): Limit<Bytes> => parseLimit(text, 'memory.swap.max');
 
 /** Runs a synchronous read as a promise: an error becomes a rejection. */
 function settle<Value>(read: () => Value): Promise<Value> {

@@ -2,21 +2,25 @@ import { closeSync, fstatSync, mkdtempSync, openSync, rmSync, writeFileSync } fr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MAX_OPEN_FILES, OpenFiles } from '../../src/cgroups/open-files.ts';
+import { MAX_OPEN_FILES, OpenFile, OpenFiles } from '../../src/cgroups/open-files.ts';
 
 let folder: string;
+/** The names of closed files, in order. */
+let closed: string[];
 beforeEach(() => {
+  closed = [];
   folder = mkdtempSync(join(tmpdir(), 'open-files-'));
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-function openFile(name: string): { readonly path: string; readonly descriptor: number } {
+/** Opens a file. Its name is in `closed` once it has been closed. */
+function openFile(name: string): OpenFile {
   const path = join(folder, name);
   writeFileSync(path, '');
-  return { path, descriptor: openSync(path, 'r') };
+  return new OpenFile(openSync(path, 'r'), () => closed.push(name));
 }
 
-const isOpen = (descriptor: number): boolean => {
+const isOpen = ({ descriptor }: OpenFile): boolean => {
   try {
     fstatSync(descriptor);
     return true;
@@ -26,44 +30,69 @@ const isOpen = (descriptor: number): boolean => {
 };
 
 describe('open files', () => {
-  test('closes the least recently used file when more files than the limit are open', () => {
+  test('closes a file that was not read when more files than the limit are open', () => {
     const files = new OpenFiles(2);
-    const [a, b, c] = [openFile('a'), openFile('b'), openFile('c')];
-    files.keep(a.path, a.descriptor);
-    files.keep(b.path, b.descriptor);
-    expect(files.get(a.path)).toBe(a.descriptor);
-    files.keep(c.path, c.descriptor);
-    expect([a, b, c].map(({ descriptor }) => isOpen(descriptor))).toEqual([true, false, true]);
-    expect(files.get(b.path)).toBeUndefined();
+    const [a, b, c, d] = [openFile('a'), openFile('b'), openFile('c'), openFile('d')];
+    files.keep(a);
+    files.keep(b);
+    a.isUsed = true;
+    files.keep(c);
+    expect([a, b, c].map(isOpen)).toEqual([true, false, true]);
+    // Nobody has read `a` since.
+    c.isUsed = true;
+    files.keep(d);
+    expect([a, c, d].map(isOpen)).toEqual([false, true, true]);
+    expect(closed).toEqual(['b', 'a']);
     files.clear();
-    expect([files.size, isOpen(a.descriptor), isOpen(c.descriptor)]).toEqual([0, false, false]);
+    expect([files.size, isOpen(c), isOpen(d)]).toEqual([0, false, false]);
+    expect(closed).toEqual(['b', 'a', 'd', 'c']);
   });
 
-  test('closes an open file when another descriptor of its path replaces it', () => {
+  test('closes the oldest file if all have been read', () => {
     const files = new OpenFiles(2);
-    const first = openFile('a');
-    const second = openSync(first.path, 'r');
-    files.keep(first.path, first.descriptor);
-    files.keep(first.path, second);
-    expect([isOpen(first.descriptor), files.get(first.path)]).toEqual([false, second]);
-    files.drop(first.path);
-    expect(isOpen(second)).toBe(false);
+    const all = [openFile('a'), openFile('b'), openFile('c')];
+    for (const file of all) {
+      file.isUsed = true;
+      files.keep(file);
+    }
+    expect(closed).toEqual(['a']);
+    files.clear();
+  });
+
+  test('closes a file once', () => {
+    const files = new OpenFiles(2);
+    const a = openFile('a');
+    files.keep(a);
+    files.drop(a);
+    files.drop(a);
+    expect([isOpen(a), closed]).toEqual([false, ['a']]);
   });
 
   test('keeps no file open without a share of the descriptors', () => {
     const files = new OpenFiles(0);
-    const { path, descriptor } = openFile('a');
-    files.keep(path, descriptor);
-    expect([files.size, isOpen(descriptor)]).toEqual([0, false]);
+    const a = openFile('a');
+    files.keep(a);
+    expect([files.size, isOpen(a)]).toEqual([0, false]);
   });
 
   test('keeps at most its share of the descriptors of the process open', () => {
     const files = new OpenFiles();
-    const { path, descriptor } = openFile('a');
-    for (let count = 0; count < MAX_OPEN_FILES + 10; count += 1) files.keep(`${path}${count}`, openSync(path, 'r'));
+    for (let count = 0; count < MAX_OPEN_FILES + 10; count += 1) files.keep(openFile('a'));
     expect(files.size).toBeLessThanOrEqual(MAX_OPEN_FILES);
     expect(files.size).toBeGreaterThan(0);
     files.clear();
-    closeSync(descriptor);
+  });
+
+  test('parses the same content only once', () => {
+    const parse = (text: string): { text: string } => ({ text });
+    const a = openFile('a');
+    a.text = 'max 100000';
+    const value = a.parsed(parse);
+    expect([value.text, a.parsed(parse)]).toEqual(['max 100000', value]);
+    expect(a.parsed(parse)).toBe(value);
+    expect(a.parsed((text) => text.length)).toBe(10);
+    a.text = '50000 100000';
+    expect(a.parsed(parse).text).toBe('50000 100000');
+    closeSync(a.descriptor);
   });
 });
