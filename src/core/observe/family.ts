@@ -36,29 +36,46 @@ const MOST_SERIES = 256;
 const LONGEST_LABEL = 128;
 const OTHER = 'other';
 
+/** A series, and those with further labels. */
+class Level<State> {
+  readonly next = new Map<string, Level<State>>();
+  state: State | undefined;
+}
+
 /** A bounded number of series, by their labels. */
 class SeriesByLabels<State> {
-  readonly #states = new Map<string, { readonly labels: readonly string[]; readonly state: State }>();
+  readonly #root = new Level<State>();
+  readonly #all: { readonly labels: readonly string[]; readonly state: State }[] = [];
 
   constructor(private readonly create: () => State) {}
 
   /** Returns a series' state. Above MOST_SERIES the first label becomes `other`, above twice that all do. */
   of(labels: readonly string[]): State {
-    const key = labels.join('\0');
-    const known = this.#states.get(key);
-    if (known !== undefined) return known.state;
-    const [first = '', ...rest] = labels;
-    const fits = first.length <= LONGEST_LABEL && this.#states.size < MOST_SERIES;
-    if (!fits && first !== OTHER) return this.of([OTHER, ...rest]);
-    if (this.#states.size >= 2 * MOST_SERIES && rest.some((label) => label !== OTHER))
-      return this.of(labels.map(() => OTHER));
-    const state = this.create();
-    this.#states.set(key, { labels: [...labels], state });
-    return state;
+    let level: Level<State> | undefined = this.#root;
+    for (const label of labels) level = level?.next.get(label);
+    return level?.state ?? this.#add(labels);
   }
 
   all(): readonly { readonly labels: readonly string[]; readonly state: State }[] {
-    return [...this.#states.values()];
+    return this.#all;
+  }
+
+  #add(labels: readonly string[]): State {
+    const [first = '', ...rest] = labels;
+    const fits = first.length <= LONGEST_LABEL && this.#all.length < MOST_SERIES;
+    if (!fits && first !== OTHER) return this.of([OTHER, ...rest]);
+    if (this.#all.length >= 2 * MOST_SERIES && rest.some((label) => label !== OTHER))
+      return this.of(labels.map(() => OTHER));
+    let level = this.#root;
+    for (const label of labels) {
+      const next: Level<State> = level.next.get(label) ?? new Level();
+      level.next.set(label, next);
+      level = next;
+    }
+    const state = this.create();
+    level.state = state;
+    this.#all.push({ labels: [...labels], state });
+    return state;
   }
 }
 
