@@ -197,6 +197,7 @@ await Promise.all([
     minifyWhitespace: true,
     minifySyntax: true,
     define,
+    inject: ['tools/buffer.mjs'],
     plugins: [withoutTransports, globalProcess],
     // grpc-js loads this package only for channelz, which is disabled.
     external: [...external, '@grpc/proto-loader'],
