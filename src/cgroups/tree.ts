@@ -65,6 +65,7 @@ export interface CgroupWriter {
 export class CgroupTree implements CgroupReader, CgroupWriter {
   readonly #files: CgroupFiles;
   readonly #procRoot: string;
+  #isVersion2 = false;
 
   /**
    * @param root mount point of cgroup v2, by default /sys/fs/cgroup
@@ -84,9 +85,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#files.pageSize;
   }
 
-  /** Returns the cgroup version at the root; see {@link cgroupVersion}. */
+  /** Returns the cgroup version at the root; see {@link cgroupVersion}. Version 2, once found, is not unmounted. */
   version(): 1 | 2 | undefined {
-    return cgroupVersion(this.root);
+    const version = this.#isVersion2 ? 2 : cgroupVersion(this.root);
+    this.#isVersion2 = version === 2;
+    return version;
   }
 
   exists(cgroup: CgroupPath): boolean {

@@ -1,5 +1,5 @@
 import { ConnectionError, ErrorCode } from '../errors.ts';
-import { type Cursor, HeaderField, readInteger, readOctet } from './field.ts';
+import { type Cursor, HeaderField, readInteger, readOctet, SHORT } from './field.ts';
 import { decodeHuffman } from './huffman.ts';
 import { STATIC_TABLE_SIZE, staticField } from './static-table.ts';
 
@@ -184,8 +184,7 @@ export class HpackEncoder {
     if (!this.#announced) at = block.writeUInt8(NO_TABLE, at);
     this.#announced = true;
     for (const { wire } of fields) {
-      // Most fields of a client that repeats itself have few octets: a loop costs less than a call.
-      if (wire.length > 8) block.set(wire, at);
+      if (wire.length > SHORT) block.set(wire, at);
       else for (let index = 0; index < wire.length; index += 1) block[at + index] = wire[index] ?? 0;
       at += wire.length;
     }

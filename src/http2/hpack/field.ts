@@ -65,9 +65,15 @@ export class HeaderField {
   }
 }
 
+/** Up to this many octets, a loop costs less than a call of native code. */
+export const SHORT = 40;
+
 function writeString(into: Buffer, at: number, text: string): number {
-  const from = writeInteger(into, at, text.length, 7, 0);
-  return from + into.write(text, from, 'latin1');
+  const { length } = text;
+  const from = writeInteger(into, at, length, 7, 0);
+  if (length > SHORT) return from + into.write(text, from, 'latin1');
+  for (let index = 0; index < length; index += 1) into[from + index] = text.charCodeAt(index);
+  return from + length;
 }
 
 /** A position in a header block. Reading advances it. */
