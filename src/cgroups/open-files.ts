@@ -8,7 +8,7 @@ const SHARE = 8;
 /** A file of a cgroup that stays open, with its last content. */
 export class OpenFile {
   /** Whether it has been read since it was last a candidate to be closed. */
-  isUsed = false;
+  isUsed = true;
   /** The content at the last read. */
   text = '';
   /** The result of the last {@link #parse}, of {@link #parsedText}. */
@@ -16,7 +16,7 @@ export class OpenFile {
   #parsedText: string | undefined;
   #parse: ((text: string) => unknown) | undefined;
 
-  /** @param closed called when it has been closed */
+  /** @param closed called when it is closed */
   constructor(
     readonly descriptor: number,
     readonly closed: () => void,
@@ -59,8 +59,8 @@ export class OpenFiles {
   /** Closes a file. */
   drop(file: OpenFile): void {
     if (!this.#files.delete(file)) return;
-    closeSync(file.descriptor);
     file.closed();
+    closeSync(file.descriptor);
   }
 
   /** Closes all files: the process has no free descriptor. */

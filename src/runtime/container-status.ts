@@ -147,7 +147,7 @@ function readStatus(fields: Fields, status: FoundStatus): void {
   status.linuxPlace = undefined;
   while (fields.next()) {
     if (fields.key === ID) status.id = textOf(fields.content());
-    else if (fields.key === STATE) status.state = fields.integer();
+    else if (fields.key === STATE) status.state = fields.integer() | 0;
     else if (fields.key === delimitedKey(RESOURCES)) readResources(fields, status);
   }
 }

@@ -35,7 +35,7 @@ describe('open files', () => {
     const [a, b, c, d] = [openFile('a'), openFile('b'), openFile('c'), openFile('d')];
     files.keep(a);
     files.keep(b);
-    a.isUsed = true;
+    b.isUsed = false;
     files.keep(c);
     expect([a, b, c].map(isOpen)).toEqual([true, false, true]);
     // Nobody has read `a` since.
@@ -51,12 +51,18 @@ describe('open files', () => {
   test('closes the oldest file if all have been read', () => {
     const files = new OpenFiles(2);
     const all = [openFile('a'), openFile('b'), openFile('c')];
-    for (const file of all) {
-      file.isUsed = true;
-      files.keep(file);
-    }
+    for (const file of all) files.keep(file);
     expect(closed).toEqual(['a']);
     files.clear();
+  });
+
+  test('forgets a file that cannot be closed: its descriptor may be another file by then', () => {
+    const files = new OpenFiles(2);
+    const a = openFile('a');
+    files.keep(a);
+    closeSync(a.descriptor);
+    expect(() => files.drop(a)).toThrow(/EBADF/);
+    expect([files.size, closed]).toEqual([0, ['a']]);
   });
 
   test('closes a file once', () => {

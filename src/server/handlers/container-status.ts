@@ -55,11 +55,14 @@ interface Kernel {
   readonly limits: CgroupLimits;
 }
 
-/** Reads the limits of the container that is asked for. Undefined if that is not possible without the backend. */
+/**
+ * Reads the limits of the container that is asked for. Undefined if it is not known to have run: a cgroup gets its
+ * limits only after it has been created.
+ */
 function readKernel(node: Node, request: Uint8Array): Kernel | undefined {
   try {
     const id = readContainerId(request);
-    const cgroup = node.cgroups.known(id);
+    const cgroup = node.cgroups.stored(id);
     return cgroup === undefined ? undefined : { id, cgroup, limits: node.tree.readLimitsNow(cgroup) };
   } catch {
     // The container may not run. If it does, the amendment of its response reports the error.
@@ -137,10 +140,13 @@ function kernelChanges(
   read?: Kernel,
 ): MaybePromise<Partial<ReportedResources> | undefined> {
   if (state !== ContainerState.CONTAINER_RUNNING) return undefined;
+  const isRead = read?.id === id;
+  // Both limits of memory have to be from one moment.
+  const hasSwap = resources !== undefined && resources.memory_swap_limit_in_bytes !== 0;
   const changesIn = (cgroup: CgroupPath | undefined): Partial<ReportedResources> | undefined => {
     if (cgroup === undefined) return undefined;
     try {
-      return kernelResources(node.tree, cgroup, resources, read?.id === id ? read.limits : undefined);
+      return kernelResources(node.tree, cgroup, resources, isRead && !hasSwap ? read.limits : undefined);
     } catch (error) {
       unreadable(error);
       return undefined;
@@ -148,7 +154,7 @@ function kernelChanges(
   };
   try {
     // kubelet requests the status of each started container, and the backend needs long for a verbose status.
-    const known = read?.id === id ? read.cgroup : node.cgroups.known(id);
+    const known = isRead ? read.cgroup : node.cgroups.known(id);
     return known === undefined ? node.cgroups.find(id).then(changesIn) : changesIn(known);
   } catch (error) {
     unreadable(error);

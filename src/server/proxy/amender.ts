@@ -21,29 +21,49 @@ export class Amender {
     const { request, state } = stream.amendment;
     if (state.kind === 'passing') return;
     const before = request.size;
+    const wasComplete = request.state === 'complete';
     const collected = request.add(part);
     const { held } = this.parts;
-    if (collected === 'unusable' || held.wouldExceed(request.size)) request.clear();
+    const isUsable = collected !== 'unusable' && !held.wouldExceed(request.size);
+    if (!isUsable) {
+      request.clear();
+      stream.amendment.prepared = undefined;
+    }
     held.add(request.size - before);
-    if (collected === 'complete') this.#requested.push(stream);
+    if (isUsable && collected === 'complete' && !wasComplete) this.#requested.push(stream);
   }
 
   /** Prepares amendments whose requests have just been written to the backend. */
   prepare(): void {
     if (this.#requested.length === 0) return;
-    const { interception } = this.parts.options;
-    for (const { amendment, delay, path } of this.#requested) {
-      const isForwarded = delay === undefined || delay.isOver;
-      if (isForwarded && amendment.request.state === 'complete')
-        amendment.prepared = interception.prepare?.(path, amendment.request.message());
-    }
+    const streams = this.#requested;
     this.#requested = [];
+    for (const stream of streams) {
+      const { delay } = stream;
+      const isForwarded = delay === undefined || delay.isOver;
+      if (isForwarded && stream.amendment.request.state === 'complete') this.#prepare(stream);
+    }
+  }
+
+  #prepare({ amendment, path }: AmendStream): void {
+    const { interception, observer } = this.parts.options;
+    try {
+      amendment.prepared = interception.prepare?.(path, amendment.request.message());
+    } catch (error) {
+      observer.amendSkipped(path, 'failed', error);
+    }
   }
 
   /** Holds the response's first HEADERS. Returns false if they are to be forwarded instead. */
   head(stream: AmendStream, bytes: Buffer): boolean {
     const { amendment } = stream;
-    if (amendment.state.kind !== 'collecting' || stream.answered || amendment.head !== undefined) return false;
+    if (amendment.state.kind !== 'collecting' || stream.answered) return false;
+    if (amendment.head !== undefined) {
+      // No gRPC server sends headers twice. All that follows is forwarded.
+      this.#hold(stream);
+      this.#skip(stream, 'response', undefined);
+      return false;
+    }
     amendment.head = amendment.holding ? Buffer.from(bytes) : bytes;
     // Most messages come with them, and then they need no copy.
     if (!amendment.holding) this.#heads.push(stream);

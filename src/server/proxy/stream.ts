@@ -145,8 +145,7 @@ export class RunningCall implements HandledCall, CancelSignal {
   request: Buffer = NOTHING;
   /** It has ended without an answer. */
   cancelled = false;
-  /** Why. What its handler waits for is rejected with this. */
-  reason: unknown = undefined;
+  #reason: Error | undefined;
   /** Its answer has been passed to the stream. */
   answered = false;
   /** Ends it at its deadline. */
@@ -165,6 +164,12 @@ export class RunningCall implements HandledCall, CancelSignal {
     return this;
   }
 
+  /** The error with which all that its handler waits for is rejected. */
+  get reason(): Error | undefined {
+    if (this.cancelled) this.#reason ??= new Error('the call has ended without an answer');
+    return this.#reason;
+  }
+
   get aborted(): boolean {
     return this.cancelled;
   }
@@ -178,13 +183,12 @@ export class RunningCall implements HandledCall, CancelSignal {
   }
 
   throwIfAborted(): void {
-    if (this.cancelled) throw this.reason;
+    if (this.reason !== undefined) throw this.reason;
   }
 
   cancel(): void {
     if (this.cancelled) return;
     this.cancelled = true;
-    this.reason = new Error('the client has ended the call');
     for (const listener of this.#listeners) listener();
     this.#listeners.clear();
   }

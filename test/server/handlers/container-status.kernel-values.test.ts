@@ -130,11 +130,14 @@ describe('a prepared ContainerStatus', () => {
     const limit = bytes && decode('ContainerStatusResponse', bytes).status?.resources?.linux?.memory_limit_in_bytes;
     return limit === undefined ? undefined : Number(limit) / MiB;
   };
-  beforeEach(() => {
+  beforeEach(async () => {
     const { registry } = runtime.node;
     registry.learnPod(learned());
     for (const index of [0, 1])
       registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+    // A container is known to run since its first status.
+    expect(prepare(containerId(0))).toBeUndefined();
+    await amendCall('ContainerStatus', Buffer.of(), encode('ContainerStatusResponse', { status: stored(0, 64) }));
   });
 
   test('has the limits that the kernel has while the backend works', async () => {
@@ -144,6 +147,17 @@ describe('a prepared ContainerStatus', () => {
     expect(await amended(prepare(containerId(0)), stored(0, 64))).toBe(150);
     expect(await amended(prepare(containerId(0)), stored(0, 150))).toBeUndefined();
     expect(await amended(prepare(containerId(0)), stored(0, 64, EXITED))).toBeUndefined();
+  });
+
+  test('reads both limits of memory at the same moment if the runtime reports swap', async () => {
+    const prepared = prepare(containerId(0));
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    runtime.writeFile(cgroup, 'memory.max', String(300 * MiB));
+    runtime.writeFile(cgroup, 'memory.swap.max', String(150 * MiB));
+    const status = stored(0, 300);
+    const swap = { memory_swap_limit_in_bytes: BigInt(450 * MiB) };
+    const withSwap = { ...status, resources: { linux: { ...status.resources?.linux, ...swap } } };
+    expect(await amended(prepared, withSwap)).toBeUndefined();
   });
 
   test('has the limits of the container in the response', async () => {

@@ -244,6 +244,43 @@ describe('a prepared amendment', () => {
     expect([dataOf(seen, 1), seen.at(-1)!.type]).toEqual([Buffer.alloc(0), how === 'reset' ? RST_STREAM : HEADERS]);
   });
 
+  test('is made once for a message and an empty last frame', () => {
+    const { proxy, prepare } = prepared(append);
+    proxy.client.send(headers(3, request(PATH)), data(3, message(Buffer.of(1))), data(3, Buffer.of()));
+    proxy.client.send(data(3, Buffer.of(), true));
+    expect(prepare).toHaveBeenCalledTimes(2);
+  });
+
+  test('is not used if the request goes on after its message', () => {
+    const { proxy } = prepared(append);
+    proxy.client.send(headers(3, request(PATH)), data(3, message(Buffer.of(1))));
+    proxy.client.send(data(3, message(Buffer.of(2)), true));
+    proxy.backend.send(headers(3, RESPONSE), data(3, whole), headers(3, OK, true));
+    expect(dataOf(proxy.client.take(), 3)).toEqual(whole);
+    expect(proxy.events).toEqual([`skipped ${PATH} request`, `${PATH} amend answered 0`]);
+  });
+
+  test('is replaced by that of the response if it throws', () => {
+    const prepare = (): never => {
+      throw new Error('no');
+    };
+    const proxy = openProxy({ prepare, amend: append });
+    proxy.client.send(headers(1, request(PATH)), data(1, message(Buffer.of()), true));
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    expect(dataOf(proxy.client.take(), 1)).toEqual(amended);
+    expect(proxy.events).toEqual([`skipped ${PATH} failed`, `${PATH} amend answered 0`]);
+  });
+
+  test.each([[true], [false]])('is not used for headers that come twice, in one read: %s', (inOne) => {
+    const { proxy } = prepared(append);
+    const early = headers(1, [{ name: ':status', value: '103' }]);
+    const rest = [headers(1, RESPONSE), data(1, whole), headers(1, OK, true)];
+    if (inOne) proxy.backend.send(early, ...rest);
+    else for (const part of [early, ...rest]) proxy.backend.send(part);
+    expect(proxy.client.takeBytes()).toEqual(Buffer.concat([early, ...rest]));
+    expect(proxy.events).toEqual([`skipped ${PATH} response`, `${PATH} amend answered 0`]);
+  });
+
   test('is not made for a request that is held back', () => {
     const prepare = vi.fn(() => undefined);
     const proxy = openProxy({ prepare, isDelayed: () => true, delay: () => new Promise(() => undefined) });
