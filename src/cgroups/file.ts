@@ -12,7 +12,6 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
-  readSync,
   statfsSync,
   statSync,
   write,
@@ -75,8 +74,6 @@ function readLastPossible(kind: 'cpu' | 'node'): number | undefined {
 
 /** Maximum number of verified cgroups to remember. More than the number of containers on a node. */
 const MOST_KNOWN_INSIDE = 4096;
-/** Buffer for synchronous reads. Larger than any file that they read: these contain one or two numbers. */
-const scratch = Buffer.alloc(4096);
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */
 const CGROUP2 = 0x63677270;
@@ -175,8 +172,7 @@ export class CgroupFiles {
     if (known === undefined) return undefined;
     try {
       if (!this.#isRemoved(known.descriptor)) {
-        known.text = readText(known.descriptor, known.text);
-        known.isUsed = true;
+        known.read();
         return known;
       }
     } catch {
@@ -192,10 +188,10 @@ export class CgroupFiles {
     try {
       descriptor = openCgroupFile(path, O_RDONLY);
       this.#assertInsideOnce(descriptor, path, cgroup);
-      const text = readText(descriptor);
-      const opened = this.#keep(cgroup, file, descriptor);
+      const opened = new OpenFile(descriptor, () => this.#closed(cgroup, file));
+      opened.read();
+      this.#keep(cgroup, file, opened);
       descriptor = undefined;
-      opened.text = text;
       return opened;
     } catch (error) {
       this.#inside.delete(cgroup);
@@ -205,16 +201,17 @@ export class CgroupFiles {
     }
   }
 
+  #closed(cgroup: CgroupPath, file: string): void {
+    const files = this.#open.get(cgroup);
+    files?.delete(file);
+    if (files?.size === 0) this.#open.delete(cgroup);
+  }
+
   /** Leaves a file open, if the limit allows it. */
-  #keep(cgroup: CgroupPath, file: string, descriptor: number): OpenFile {
+  #keep(cgroup: CgroupPath, file: string, opened: OpenFile): void {
     const files = this.#open.get(cgroup) ?? new Map<string, OpenFile>();
-    const opened = new OpenFile(descriptor, () => {
-      files.delete(file);
-      if (files.size === 0) this.#open.delete(cgroup);
-    });
     this.#open.set(cgroup, files.set(file, opened));
     openFiles.keep(opened);
-    return opened;
   }
 
   /**
@@ -400,35 +397,4 @@ async function readTextInPool(descriptor: number): Promise<string> {
   const { bytesRead } = await readInPool(descriptor, chunk, 0, chunk.length, 0);
   const text = bytesRead === chunk.length ? readFileSync(descriptor, 'utf8') : chunk.toString('utf8', 0, bytesRead);
   return text.replace(/\n$/, '');
-}
-
-/**
- * Returns the content of a short file without the last newline. Reads at positions, since the file may stay open.
- * @param last the content at the last read; returned itself if it is the same
- */
-function readText(descriptor: number, last = ''): string {
-  const size = readSync(descriptor, scratch, 0, scratch.length, 0);
-  if (size === scratch.length) return readLong(descriptor).replace(/\n$/, '');
-  const length = size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size;
-  return isInScratch(last, length) ? last : scratch.toString('utf8', 0, length);
-}
-
-/** Whether the first bytes of {@link scratch} are this text. Not for letters outside ASCII. */
-function isInScratch(text: string, length: number): boolean {
-  if (text.length !== length) return false;
-  for (let at = 0; at < length; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code !== scratch[at] || code > 0x7f) return false;
-  }
-  return true;
-}
-
-function readLong(descriptor: number): string {
-  const chunks: Buffer[] = [];
-  for (let at = 0; ; ) {
-    const size = readSync(descriptor, scratch, 0, scratch.length, at);
-    if (size === 0) return Buffer.concat(chunks).toString();
-    chunks.push(Buffer.from(scratch.subarray(0, size)));
-    at += size;
-  }
 }

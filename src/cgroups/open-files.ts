@@ -1,15 +1,18 @@
-import { closeSync, readFileSync } from 'node:fs';
+import { closeSync, readFileSync, readSync } from 'node:fs';
 
 /** Maximum number of open files: those of 128 containers. Each uses a page of kernel memory (fs/seq_file.c). */
 export const MAX_OPEN_FILES = 512;
 /** Fraction of the process's descriptors that open files may use: connections need the others. */
 const SHARE = 8;
 
+/** Buffer for synchronous reads. Larger than any file that they read: these contain one or two numbers. */
+const scratch = Buffer.alloc(4096);
+
 /** A file of a cgroup that stays open, with its last content. */
 export class OpenFile {
   /** Whether it has been read since it was last a candidate to be closed. */
   isUsed = true;
-  /** The content at the last read. */
+  /** The content at the last read, without the last newline. */
   text = '';
   /** The result of the last {@link #parse}, of {@link #parsedText}. */
   #parsed: unknown;
@@ -21,6 +24,12 @@ export class OpenFile {
     readonly descriptor: number,
     readonly closed: () => void,
   ) {}
+
+  /** Reads the content. Reads at positions, since the file stays open. */
+  read(): void {
+    this.isUsed = true;
+    this.text = readText(this.descriptor, this.text);
+  }
 
   /** Returns the parsed content. Does not parse the same content again. The value must not be changed. */
   parsed<Value>(parse: (text: string) => Value): Value {
@@ -92,4 +101,35 @@ function descriptorLimit(): number {
   const [, soft] = /^Max open files +(\d+) /m.exec(limits) ?? [];
   // Without a number the limit is "unlimited".
   return soft === undefined ? Infinity : Number(soft);
+}
+
+/**
+ * Returns the content of a short file without the last newline.
+ * @param last the content at the last read; returned itself if it is the same
+ */
+function readText(descriptor: number, last: string): string {
+  const size = readSync(descriptor, scratch, 0, scratch.length, 0);
+  if (size === scratch.length) return readLong(descriptor).replace(/\n$/, '');
+  const length = size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size;
+  return isInScratch(last, length) ? last : scratch.toString('utf8', 0, length);
+}
+
+/** Whether the first bytes of {@link scratch} are this text. Not for letters outside ASCII. */
+function isInScratch(text: string, length: number): boolean {
+  if (text.length !== length) return false;
+  for (let at = 0; at < length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code !== scratch[at] || code > 0x7f) return false;
+  }
+  return true;
+}
+
+function readLong(descriptor: number): string {
+  const chunks: Buffer[] = [];
+  for (let at = 0; ; ) {
+    const size = readSync(descriptor, scratch, 0, scratch.length, at);
+    if (size === 0) return Buffer.concat(chunks).toString();
+    chunks.push(Buffer.from(scratch.subarray(0, size)));
+    at += size;
+  }
 }
