@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { execa } from 'execa';
 import { readOptions } from '../../src/install/rollout/options.ts';
-import type { Manifest, Rule } from './manifests.ts';
-import { daemonSet, keyOf, manifestsOf, normalized, prepareHelm, prepareKubectl } from './manifests.ts';
+import type { DaemonSet, Manifest, Rule } from './manifests.ts';
+import { daemonSet, isDaemonSet, keyOf, manifestsOf, normalized, prepareHelm, prepareKubectl } from './manifests.ts';
 
 /** Checks the parts of the Helm chart that deploy/kustomize does not have: a part of npm run check, see chart.ts. */
 
@@ -21,19 +21,17 @@ export async function checkParts(render: Render, all: readonly Manifest[]): Prom
     all.find(({ kind }) => kind === 'Namespace'),
     undefined,
   );
-  // A release may be in the namespace default, where the rights for events are.
-  const names = all.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
-  assert.deepEqual([...new Set(names)], names);
   await checkRestore(render, all);
   await checkAnnotations(render);
   await checkPodMonitor(render);
   await checkViewer(render);
+  await checkCanary(render);
   const none = { rbac: { create: false }, serviceAccount: { create: false, name: 'mine' } };
   const bare = await render(none);
-  assert.deepEqual(bare.map(({ kind }) => kind).toSorted(), ['ConfigMap', 'DaemonSet']);
+  assert.deepEqual(bare.map(({ kind }) => kind).toSorted(), ['ConfigMap', 'DaemonSet', 'DaemonSet']);
   const withParts = await render({ ...none, annotations: { enabled: true }, podMonitor: { enabled: true } }, []);
   assert.deepEqual(withParts.map(({ kind }) => kind).toSorted(), [
-    ...['ConfigMap', 'DaemonSet', 'Job', 'PodMonitor', 'Secret', 'ServiceAccount', 'ServiceAccount'],
+    ...['ConfigMap', 'DaemonSet', 'DaemonSet', 'Job', 'PodMonitor', 'Secret', 'ServiceAccount', 'ServiceAccount'],
   ]);
   assert.equal(daemonSet(bare).spec.template.spec.serviceAccountName, 'mine');
 }
@@ -42,19 +40,15 @@ const hook = ({ metadata }: Manifest): string | undefined => metadata.annotation
 
 async function checkRestore(render: Render, all: readonly Manifest[]): Promise<void> {
   const hooks = all.filter((manifest) => hook(manifest) !== undefined);
-  assert.deepEqual(hooks.map(({ kind }) => kind).toSorted(), [
-    ...['ClusterRole', 'ClusterRoleBinding', 'Job', 'Role', 'RoleBinding', 'ServiceAccount'],
-  ]);
+  assert.deepEqual(hooks.map(({ kind }) => kind).toSorted(), [...['Job', 'Role', 'RoleBinding', 'ServiceAccount']]);
   for (const manifest of hooks) {
     assert.equal(hook(manifest), 'pre-delete', keyOf(manifest));
     // Only the objects that a failed Job needs remain, for inspection.
     assert.equal(manifest.metadata.annotations?.['helm.sh/hook-delete-policy'], 'before-hook-creation,hook-succeeded');
   }
   const rules = hooks.flatMap((manifest) => (manifest['rules'] as Rule[] | undefined) ?? []);
-  assert.deepEqual(rules.map(({ resources, verbs }) => `${verbs.join(' ')}: ${resources.join(' ')}`).toSorted(), [
-    'get list patch: nodes',
-    'list: pods',
-  ]);
+  const sets = ['cri-resize-shim-installer', 'cri-resize-shim-canary'];
+  assert.deepEqual(rules, [{ apiGroups: ['apps'], resources: ['daemonsets'], resourceNames: sets, verbs: ['patch'] }]);
   const job = hooks.find(({ kind }) => kind === 'Job') as unknown as {
     spec: {
       activeDeadlineSeconds: number;
@@ -63,26 +57,49 @@ async function checkRestore(render: Render, all: readonly Manifest[]): Promise<v
   };
   const [container] = job.spec.template.spec.containers;
   const installer = daemonSet(all).spec.template.spec.containers[0];
-  assert.deepEqual(container?.command, [...(installer?.command ?? []), 'restore']);
+  assert.deepEqual(container?.command, [...(installer?.command ?? []), 'uninstall-all']);
   assert.equal(container.image, installer?.image);
-  assert.deepEqual(container.args, [
-    ...['--namespace=$(NAMESPACE)', '--label=cri-resize-shim.io/install=true', '--portion=20'],
-  ]);
-  checkTimes(all, job.spec.activeDeadlineSeconds);
+  assert.deepEqual(container.args, ['--namespace=$(NAMESPACE)', 'cri-resize-shim-installer']);
+  checkTimes(job.spec.activeDeadlineSeconds);
   const without = await render({ restore: { enabled: false } }, []);
   assert.ok(without.every((manifest) => hook(manifest) === undefined));
 }
 
-/** Checks that a pod ends before the Job, and the Job before Helm, so that nodes with the shim are reported. */
-function checkTimes(all: readonly Manifest[], job: number): void {
-  const { terminationGracePeriodSeconds: pod, containers } = daemonSet(all).spec.template.spec;
-  assert.equal(readOptions(containers[0]!.args).grace, pod * 1000);
-  assert.ok(job >= pod + 600, `the Job has ${job} s, a pod ${pod} s`);
+/** Checks that the Job ends before Helm, so that nodes with the shim are reported. */
+function checkTimes(job: number): void {
   for (const page of ['docs/kubernetes.md', 'docs/break-glass.md', 'deploy/helm/cri-resize-shim/README.md']) {
     const text = readFileSync(page, 'utf8');
     const [, minutes] = /helm uninstall cri-resize-shim -n cri-resize-shim --timeout (\d+)m\b/.exec(text) ?? [];
     assert.ok(Number(minutes) * 60 >= job + 300, `${page}: helm has ${minutes ?? 'no'} minutes, the Job ${job} s`);
   }
+}
+
+async function checkCanary(render: Render): Promise<void> {
+  const nodeSelector = { pool: 'a' };
+  const canary = { nodeSelector, image: { tag: '10' }, config: { logLevel: 'debug' } };
+  const all = await render({ image: { tag: '9' }, config: { shutdownTimeout: '9s' }, canary }, []);
+  const named = (kind: string, name: string): Manifest =>
+    all.find((manifest) => manifest.kind === kind && manifest.metadata.name === name)!;
+  const pod = (name: string): DaemonSet['spec']['template']['spec'] =>
+    (named('DaemonSet', `cri-resize-shim-${name}`) as DaemonSet).spec.template.spec;
+  const [one, others] = [pod('canary'), pod('installer')];
+  assert.deepEqual(
+    [one, others].map(({ containers }) => containers[0]?.image),
+    ['cri-resize-shim:10', 'cri-resize-shim:9'],
+  );
+  const common = { 'kubernetes.io/os': 'linux', 'cri-resize-shim.io/install': 'true' };
+  assert.deepEqual([one.nodeSelector, others.nodeSelector], [{ ...common, ...nodeSelector }, common]);
+  const terms = [{ matchExpressions: [{ key: 'pool', operator: 'NotIn', values: ['a'] }] }];
+  const required = { nodeSelectorTerms: terms };
+  assert.deepEqual(others['affinity'], { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: required } });
+  assert.equal(one['affinity'], undefined);
+  const configs = ['cri-resize-shim-canary', 'cri-resize-shim'].map(
+    (name) => (named('ConfigMap', name)['data'] as Record<string, string>)['config.yaml'],
+  );
+  assert.match(configs[0] ?? '', /\nlogLevel: debug\nshutdownTimeout: 9s\n$/);
+  assert.match(configs[1] ?? '', /\nshutdownTimeout: 9s\n$/);
+  const [job] = (named('Job', 'cri-resize-shim-restore') as DaemonSet).spec.template.spec.containers;
+  assert.deepEqual(job?.args.slice(1), ['cri-resize-shim-installer', 'cri-resize-shim-canary']);
 }
 
 async function checkAnnotations(render: Render): Promise<void> {
@@ -104,8 +121,7 @@ async function checkAnnotations(render: Render): Promise<void> {
   const { data } = of('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
   assert.match(data['config.yaml'] ?? '', /\nkubeconfig: \/var\/lib\/cri-resize-shim-installer\/kubeconfig\n/);
   const { containers, volumes } = daemonSet(manifests).spec.template.spec;
-  const { shimCredentials, staging } = readOptions(containers[0]!.args);
-  assert.equal(`${staging}/kubeconfig`, '/var/lib/cri-resize-shim-installer/kubeconfig');
+  const { shimCredentials } = readOptions(containers[0]!.args);
   const mount = containers[0]!.volumeMounts.find(({ mountPath }) => mountPath === shimCredentials);
   const volume = volumes.find(({ name }) => name === mount?.name) as { secret?: { secretName: string } } | undefined;
   assert.equal(volume?.secret?.secretName, 'cri-resize-shim-token');
@@ -122,14 +138,14 @@ async function checkPodMonitor(render: Render): Promise<void> {
   const manifests = await render({ podMonitor: { enabled: true, port: 9999, labels: { release: 'prometheus' } } });
   const monitor = manifests.find(({ kind }) => kind === 'PodMonitor') as unknown as Manifest & {
     spec: {
-      selector: { matchLabels: Record<string, string> };
+      selector: { matchExpressions: { key: string; values: string[] }[] };
       podMetricsEndpoints: { port: string; relabelings: { targetLabel: string }[]; authorization?: object }[];
     };
   };
   assert.equal(monitor.metadata.labels?.['release'], 'prometheus');
   const { template } = daemonSet(manifests).spec;
-  for (const [name, value] of Object.entries(monitor.spec.selector.matchLabels))
-    assert.equal(template.metadata.labels?.[name], value);
+  for (const { key, values } of monitor.spec.selector.matchExpressions)
+    assert.ok(values.includes(template.metadata.labels?.[key] ?? ''));
   const [endpoint] = monitor.spec.podMetricsEndpoints;
   assert.deepEqual(
     endpoint?.relabelings.map(({ targetLabel }) => targetLabel),
@@ -173,25 +189,30 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ timeout: '1..5s' }, /timeout/],
   [{ maxUnavailable: 'ten' }, /maxUnavailable/],
   [{ maxUnavailable: '0%' }, /maxUnavailable/],
-  [{ maxUnavailable: '50%', rollout: { canaries: 1 } }, /maxUnavailable/],
   [{ podLabels: { 'app.kubernetes.io/name': 'x' } }, /podLabels/],
   [{ commonLabels: { 'app.kubernetes.io/name': 'x' } }, /commonLabels/],
   [{ nodeSelector: { 'kubernetes.io/os': 'linux' } }, /nodeSelector/],
   [{ nodeSelector: { 'cri-resize-shim.io/install': 'true' } }, /nodeSelector/],
-  [{ flags: ['x'] }, /flags\/0/],
+  [{ flags: ['--x'] }, /flags/],
   [{ terminationGracePeriodSeconds: 0 }, /terminationGracePeriodSeconds/],
   [{ namespace: 'x' }, /namespace/],
   [{ namespaceOverride: 'A' }, /namespaceOverride/],
-  [{ rollout: { parallel: 0 } }, /parallel/],
-  [{ rollout: { canaries: 21 } }, /canaries/],
-  [{ rollout: { soak: '5' } }, /soak/],
-  [{ rollout: { soak: '0s' } }, /soak/],
+  [{ rollout: { parallel: 1 } }, /rollout/],
+  [{ minReadySeconds: -1 }, /minReadySeconds/],
+  [{ canary: { config: { logLevel: 'loud' } } }, /logLevel/],
+  [{ canary: { nodeSelector: { 'cri-resize-shim.io/install': 'true' } } }, /nodeSelector/],
+  [
+    {
+      canary: { nodeSelector: { pool: 'a' } },
+      affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [] } } },
+    },
+    /canary\.nodeSelector/,
+  ],
   [{ affinity: { nodes: {} } }, /affinity/],
   [{ podAnnotations: { a: 1 } }, /podAnnotations/],
   [{ podMonitor: { port: 70_000 } }, /port/],
   [{ podMonitor: { enabled: true }, config: { metricsBind: '127.0.0.1:9467' } }, /metricsBind/],
   [{ restore: { timeoutSeconds: 1 } }, /timeoutSeconds/],
-  [{ restore: { timeoutSeconds: 4100 } }, /timeoutSeconds/],
   [{ podMonitor: { enabled: true }, config: { metricsTokenFile: '/etc/token' } }, /credentials/],
   [{ podMonitor: { credentials: { secretName: 'A' } } }, /secretName/],
   [{ config: { nodeName: 'node-1' } }, /config\.nodeName/],
@@ -238,13 +259,10 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   const manifests = await render({
     ...{ namespaceOverride: 'elsewhere', createNamespace: true, commonLabels: { team: 'nodes' } },
     image: { repository: 'registry.example.com/shim', tag: '9', pullPolicy: 'Always', pullSecrets: ['key'] },
-    label: { key: 'example.com/shim', value: 'yes' },
+    label: { key: 'example.com/shim', value: 'yes', uninstallValue: 'no' },
     config: { logLevel: 'debug', metricsBind: '127.0.0.1:9467', metricsTokenFile: '/etc/token' },
-    ...{ kubeletUnit: 'k3s.service', timeout: '5m', flags: ['--lease-duration=10m'] },
-    ...{
-      repairDrift: true,
-      rollout: { parallel: 20, canaries: 2, canaryLabel: { key: 'tier', value: 'first' }, soak: '10m' },
-    },
+    ...{ kubeletUnit: 'k3s.service', timeout: '5m' },
+    ...{ repairDrift: true, minReadySeconds: 5 },
     ...{ nodeSelector: { pool: 'a' }, affinity: { nodeAffinity: { x: 1 } }, serviceAccount: { name: 'sa' } },
     ...{ daemonSetAnnotations: { a: '1' }, podAnnotations: { b: '2' }, podLabels: { c: '3' }, revisionHistoryLimit: 3 },
     ...{ terminationGracePeriodSeconds: 90, maxUnavailable: '100%', priorityClassName: 'high' },
@@ -252,7 +270,7 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     resources: { limits: { memory: '1Gi' } },
   });
   const namespaces = manifests.map(({ metadata }) => metadata.namespace).filter((name) => name !== undefined);
-  assert.deepEqual([...new Set(namespaces)].toSorted(), ['default', 'elsewhere']);
+  assert.deepEqual([...new Set(namespaces)].toSorted(), ['elsewhere']);
   assert.ok(manifests.some(({ kind, metadata }) => kind === 'Namespace' && metadata.name === 'elsewhere'));
   for (const { subjects } of manifests)
     if (subjects !== undefined) assert.deepEqual((subjects as Manifest['metadata'][])[0]?.namespace, 'elsewhere');
@@ -266,7 +284,7 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
 
   for (const { metadata } of manifests) assert.equal(metadata.labels?.['team'], 'nodes', metadata.name);
 
-  const set = daemonSet(manifests);
+  const [set, removal] = manifests.filter(isDaemonSet) as [DaemonSet, DaemonSet];
   assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '100%' } });
   const few = daemonSet(await render({ maxUnavailable: 3 }));
   assert.deepEqual(few.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });
@@ -277,6 +295,10 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     [pod.serviceAccountName, set.spec.revisionHistoryLimit, set.metadata.annotations],
     ['sa', 3, { a: '1' }],
   );
+  const { nodeSelector: removedFrom, containers: removing } = removal.spec.template.spec;
+  assert.deepEqual(removedFrom, { ...nodeSelector, 'example.com/shim': 'no' });
+  assert.deepEqual(removing[0]!.env[1], { name: 'INSTALLER_MODE', value: 'uninstall' });
+  assert.equal(readOptions(removing[0]!.args).kubeletUnit, 'k3s.service');
   const { labels = {}, annotations: noted = {} } = set.spec.template.metadata;
   assert.deepEqual([labels['c'], noted['b']], ['3', '2']);
   assert.deepEqual(tolerations, [{ key: 'a', operator: 'Exists' }]);
@@ -286,12 +308,9 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   assert.deepEqual([installer.image, installer['imagePullPolicy']], ['registry.example.com/shim:9', 'Always']);
   assert.deepEqual(installer.resources, { requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '1Gi' } });
   const options = readOptions(installer.args);
-  const { label, kubeletUnit, timeout, leaseDuration, grace } = options;
-  assert.deepEqual([options.parallel, options.canaries, options.soak, options.repairDrift], [20, 2, 600_000, true]);
-  assert.deepEqual(options.canaryLabel, { key: 'tier', value: 'first' });
-  assert.deepEqual(label, { key: 'example.com/shim', value: 'yes' });
-  assert.deepEqual([kubeletUnit, timeout, leaseDuration], ['k3s.service', '5m', 600_000]);
-  assert.deepEqual([grace, pod.terminationGracePeriodSeconds], [90_000, 90]);
+  const { kubeletUnit, timeout, repairDrift } = options;
+  assert.deepEqual([kubeletUnit, timeout, repairDrift], ['k3s.service', '5m', true]);
+  assert.deepEqual([pod.terminationGracePeriodSeconds, set.spec.minReadySeconds], [90, 5]);
 
   const digest = `sha256:${'a'.repeat(64)}`;
   const byDigest = daemonSet(await render({ image: { repository: 'registry.example.com/shim', tag: '9', digest } }));

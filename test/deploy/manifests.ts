@@ -57,6 +57,7 @@ export interface DaemonSet extends Manifest {
     readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
     readonly updateStrategy: object;
     readonly revisionHistoryLimit?: number;
+    readonly minReadySeconds: number;
     readonly template: { readonly metadata: Manifest['metadata']; readonly spec: PodSpec };
   };
 }
@@ -79,7 +80,7 @@ export function manifestsOf(text: string): Manifest[] {
 
 export const isDaemonSet = (manifest: Manifest): manifest is DaemonSet => manifest.kind === 'DaemonSet';
 
-/** Returns the only DaemonSet of some objects. */
+/** Returns the first DaemonSet of some objects, which installs the shim. */
 export function daemonSet(manifests: readonly Manifest[]): DaemonSet {
   const found = manifests.find(isDaemonSet);
   if (found === undefined) throw new Error('no DaemonSet is rendered');

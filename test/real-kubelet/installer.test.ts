@@ -40,7 +40,6 @@ import { ReadyWatch } from './ready/ready-watch.ts';
 const NAMESPACE = 'cri-resize-shim';
 const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
 const WEB = '/api/v1/namespaces/default/pods/web';
-const LABEL = 'cri-resize-shim.io/install';
 const off = ['inactive', 'inactive', 'inactive'];
 const on = ['active', 'active', 'active'];
 
@@ -63,32 +62,24 @@ const container = async (): Promise<object> => {
   const [status] = (await web()).status.containerStatuses ?? [];
   return { id: status?.containerID, restarts: status?.restartCount };
 };
-const labelled = (value: string | null): Promise<unknown> =>
-  cluster.api.patch(`/api/v1/nodes/${NODE}`, { metadata: { labels: { [LABEL]: value } } });
 const isReady = async (path: string): Promise<boolean> => {
   const { status } = await cluster.api.get<Pod>(path);
   return status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
 };
-/** The events of the node, in any order: the API server lists them by random names. */
-const events = async (): Promise<readonly string[]> => {
-  const path = '/apis/events.k8s.io/v1/namespaces/default/events';
-  const { items } = await cluster.api.get<{
-    items: readonly { reportingController?: string; reason: string }[];
-  }>(path);
-  return items
-    .filter(({ reportingController }) => reportingController === 'cri-resize-shim-installer')
-    .map(({ reason }) => reason)
-    .toSorted();
-};
-const turn = async (): Promise<string | undefined> => {
-  const path = `/apis/coordination.k8s.io/v1/namespaces/${NAMESPACE}/leases/cri-resize-shim-installer`;
-  return (await cluster.api.get<{ spec: { holderIdentity?: string } }>(path)).spec.holderIdentity;
+/** The reports of kubelet that a pod of the installer is not ready, in the order of the events. */
+const unhealthy = async (): Promise<string> => {
+  const { items } = await cluster.api.get<{ items: readonly { reason: string; message?: string }[] }>(
+    `/api/v1/namespaces/${NAMESPACE}/events`,
+  );
+  return items.flatMap(({ reason, message = '' }) => (reason === 'Unhealthy' ? [message] : [])).join('\n');
 };
 
 interface Template {
   readonly metadata: object;
   readonly spec: {
-    readonly containers: readonly [{ readonly args: readonly string[] }];
+    readonly containers: readonly [
+      { readonly args: readonly string[]; readonly env: readonly { readonly name: string; readonly value?: string }[] },
+    ];
     readonly volumes: readonly { readonly name: string }[];
   };
 }
@@ -100,18 +91,11 @@ async function createInstaller(change: (spec: Template['spec']) => object = () =
     spec: { ...spec, ...change(spec), nodeName: NODE },
   });
 }
-/** Creates the `helm uninstall` hook: its rights as Helm does, and its Job's pod as the controller does. */
+/** Creates the hook of `helm uninstall`: its rights as Helm does, and its Job's pod as the controller does. */
 async function createRestore(): Promise<void> {
-  const args = [
-    'template',
-    'shim',
-    'deploy/helm/cri-resize-shim',
-    '--namespace',
-    NAMESPACE,
-    '--kube-version',
-    '1.36.0',
-  ];
-  const text = execFileSync(process.env['HELM'] ?? '', [...args, '--show-only', 'templates/restore.yaml']).toString();
+  const args = ['template', 'shim', 'deploy/helm/cri-resize-shim', '--namespace', NAMESPACE];
+  const flags = ['--kube-version', '1.36.0', '--show-only', 'templates/restore.yaml'];
+  const text = execFileSync(process.env['HELM'] ?? '', [...args, ...flags]).toString();
   for (const manifest of manifestsOf(text)) {
     if (manifest.kind !== 'Job') await cluster.apply(manifest);
     else {
@@ -123,6 +107,17 @@ async function createRestore(): Promise<void> {
     }
   }
 }
+/** Changes the environment of the container, as another mode of the DaemonSet does. */
+const uninstalling = ({ containers: [one] }: Template['spec']): object => ({
+  containers: [
+    {
+      ...one,
+      env: one.env.map((variable) =>
+        variable.name === 'INSTALLER_MODE' ? { ...variable, value: 'uninstall' } : variable,
+      ),
+    },
+  ],
+});
 const installerGone = (): Promise<void> =>
   until(
     () =>
@@ -155,7 +150,7 @@ beforeAll(async () => {
   const text = execFileSync(process.env['KUBECTL'] ?? '', ['kustomize', 'deploy/kustomize'], { encoding: 'utf8' });
   for (const manifest of manifestsOf(text)) {
     await cluster.apply(manifest);
-    if (manifest.kind === 'DaemonSet') installer = manifest;
+    if (manifest.metadata.name === 'cri-resize-shim-installer' && manifest.kind === 'DaemonSet') installer = manifest;
   }
   // The controller manager creates this in every namespace.
   await cluster.apply({
@@ -191,14 +186,11 @@ afterAll(async () => {
   for (const path of [UNIT, dirname(SETTINGS)]) rmSync(path, { recursive: true, force: true });
 });
 
-test('install: adding the label installs the shim below kubelet, and a running pod is resized with its volume through the shim', async () => {
+test('install: a pod of the DaemonSet installs the shim below kubelet, and a running pod is resized with its volume through the shim', async () => {
   const before = await container();
-  await labelled('true');
   await createInstaller();
-  await until(async () => (await events()).includes('ShimInstalled'), 'the shim to be installed', 180);
-  // The second wait, because a restarted kubelet reports the pod as ready until the first probe.
-  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready');
-  expect([await states(), await turn(), await events()]).toEqual([on, undefined, ['ShimInstalled']]);
+  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready', 180);
+  expect(await states()).toEqual(on);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
   expect(await cluster.isNodeReady()).toBe(true);
   expect(await container()).toEqual(before);
@@ -321,59 +313,58 @@ test('a ConfigMap with intercept: false switches the shim off, and intercept: tr
   expect(await cluster.isNodeReady()).toBe(true);
 }, 300_000);
 
-test('--repair-drift makes a kubelet that bypasses the shim use it again, and two events report this', async () => {
+test('--repair-drift makes a kubelet that bypasses the shim use it again, and kubelet reports why the pod is not ready', async () => {
   const before = await container();
   await replaceInstaller(({ containers: [one] }) => ({
     containers: [{ ...one, args: [...one.args, '--repair-drift'] }],
   }));
   writeFileSync(CONFIG, readFileSync(CONFIG, 'utf8').replace(OURS, CONTAINERD));
   await execa('systemctl', ['restart', 'kubelet.service']);
-  await until(async () => (await events()).includes('ShimDriftEnded'), 'the drift to be repaired', 180);
-  expect(await events()).toContain('ShimDrift');
+  await until(async () => (await unhealthy()).includes(`kubelet is configured to use ${CONTAINERD}`), 'the event', 60);
+  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready', 180);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
   expect(await doctor()).toMatch(/^kubelet +ok +uses the shim/m);
   await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
 }, 300_000);
 
-test('install: removing the label uninstalls the shim completely, although the restarted kubelet ends the installer pod', async () => {
+test('install: a pod with the mode uninstall removes the shim completely, and is ready afterwards', async () => {
   const before = await container();
-  await labelled(null);
-  await cluster.api.delete(`${PODS}/installer`);
-  await installerGone();
-  // The removal continues after the pod, which kubelet terminates because it no longer matches the node.
-  await until(
-    async () => (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'inactive',
-    'the work to end',
-    120,
-  );
+  await replaceInstaller(uninstalling);
   expect(await states()).toEqual(off);
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
   expect([existsSync('/usr/local/lib/cri-resize-shim'), readdirSync(STAGING)]).toEqual([false, []]);
-  expect(await events()).toEqual(expect.arrayContaining(['ShimInstalled', 'ShimUninstalling']));
-  const { metadata } = await cluster.api.get<{ metadata: { labels: Record<string, string> } }>(`/api/v1/nodes/${NODE}`);
-  // `restore` removes the label, because no pod is left on the node to remove it (docs/kubernetes.md).
-  expect(['removing', undefined]).toContain(metadata.labels['cri-resize-shim.io/version']);
   await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
 }, 300_000);
 
 test('install: the Job of helm uninstall removes the shim below the kubelet that runs the Job, and the node stays Ready', async () => {
-  await labelled('true');
-  await createInstaller();
-  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready', 180);
+  await replaceInstaller();
   expect(await states()).toEqual(on);
   const [before, ready] = [await container(), new ReadyWatch(cluster)];
   await createRestore();
-  const labels = async (): Promise<readonly (string | undefined)[]> => {
-    const { metadata } = await cluster.api.get<{ metadata: { labels: Record<string, string> } }>(
-      `/api/v1/nodes/${NODE}`,
-    );
-    return [metadata.labels[LABEL], metadata.labels['cri-resize-shim.io/version']];
+  const set = `/apis/apps/v1/namespaces/${NAMESPACE}/daemonsets/cri-resize-shim-installer`;
+  interface Set {
+    readonly metadata: { readonly generation: number };
+    readonly spec: { readonly template: Template };
+  }
+  const mode = async (): Promise<string | undefined> => {
+    const { spec } = await cluster.api.get<Set>(set);
+    return spec.template.spec.containers[0].env.find(({ name }) => name === 'INSTALLER_MODE')?.value;
   };
-  await until(async () => (await labels())[0] === undefined, 'the Job to remove the label', 120);
-  // The controller of the DaemonSet deletes the pod.
-  await cluster.api.delete(`${PODS}/installer`);
+  await until(async () => (await mode()) === 'uninstall', 'the Job to change the DaemonSet', 120);
+  // The controller of the DaemonSet.
+  const generation = async (): Promise<number> => (await cluster.api.get<Set>(set)).metadata.generation;
+  const report = async (ready: number): Promise<unknown> => {
+    const numbers = { currentNumberScheduled: 1, desiredNumberScheduled: 1, numberMisscheduled: 0 };
+    const done = { numberReady: ready, numberAvailable: ready, updatedNumberScheduled: 1 };
+    return cluster.api.merge(`${set}/status`, {
+      status: { ...numbers, ...done, observedGeneration: await generation() },
+    });
+  };
+  await report(0);
+  await replaceInstaller(uninstalling);
+  await report(1);
   const phase = async (): Promise<string> => (await cluster.api.get<Pod>(`${PODS}/restore`)).status.phase;
   const log = (): Promise<string> => cluster.api.get<string>(`${PODS}/restore/log`);
   await until(async () => ['Succeeded', 'Failed'].includes(await phase()), 'the Job to end', 300).catch(
@@ -383,7 +374,7 @@ test('install: the Job of helm uninstall removes the shim below the kubelet that
     'Succeeded',
     'the shim is removed from all nodes',
   ]);
-  expect([await states(), await labels()]).toEqual([off, [undefined, undefined]]);
+  expect(await states()).toEqual(off);
   // kubelet now uses containerd directly, and runs a new pod with it.
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
   expect(existsSync(OURS.replace('unix://', ''))).toBe(false);

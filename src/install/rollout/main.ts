@@ -1,20 +1,38 @@
 #!/usr/bin/env node
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { parse } from 'yaml';
-import { errnoOf } from '../../core/index.ts';
-import { contextOf } from './context.ts';
-import { relayMetrics } from './metrics-relay.ts';
-import { readOptions } from './options.ts';
-import { restoreNodes } from './restore.ts';
-import { keepInstalled, leave } from './roll-out.ts';
-
-/** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */
-const FINAL_EVENT_MS = 10_000;
+import { type Clock, effectiveSettings, errnoOf, systemClock } from '../../core/index.ts';
+import { type DriftPlaces, driftOf, isShimEnabled } from '../../kubelet/endpoint/drift.ts';
+import { socketPathOf } from '../../kubelet/endpoint/paths.ts';
+import { apiOf, IN_CLUSTER, openConnection } from '../../kubernetes/index.ts';
+import { relayMetrics } from '../../monitoring/metrics-relay.ts';
+import { thisHost } from './host.ts';
+import { keepNode, type NodeProgram } from './keep-node.ts';
+import { isNodeReady } from './node.ts';
+import { type Options, readOptions } from './options.ts';
+import { configIn, kubeconfigIn, programIn, stage, stagingOf, unstage } from './staging.ts';
+import { uninstallAll } from './uninstall-all.ts';
 
 /** The host's root, as the root of process 1. */
 const HOST_ROOT = '/proc/1/root';
+/** The program in the image. */
+const PROGRAM = '/usr/local/lib/cri-resize-shim';
+/** A folder of the host, mounted at the same path. */
+const STAGING = '/var/lib/cri-resize-shim-installer';
+/** Has the line `ready`, or why the pod is not ready. */
+const STATE_FILE = '/run/cri-resize-shim-installer/state';
 /** The shim's socket for metrics on the host, as the chart configures it. */
 const SHIM_METRICS = '/run/cri-resize-shim/metrics.sock';
+
+/** Its timers keep the process alive, because nothing more does while it waits. */
+const patientClock: Clock = {
+  ...systemClock,
+  after(ms, action) {
+    const timer = setTimeout(action, ms);
+    return () => clearTimeout(timer);
+  },
+};
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -29,34 +47,64 @@ async function givenConfig(file: string): Promise<string | undefined> {
   }
 }
 
+/** Returns where the shim of this node has its socket and its state. Throws ConfigError. */
+async function driftPlaces(config: string | undefined): Promise<DriftPlaces> {
+  const { settings } = await effectiveSettings(config === undefined ? [] : ['--config', config]);
+  const of = (key: 'listen' | 'stateFolder'): string => String(settings.find((setting) => setting.key === key)?.value);
+  return {
+    ...{ procRoot: '/proc', hostRoot: HOST_ROOT },
+    listen: socketPathOf(of('listen')),
+    stateFolder: of('stateFolder'),
+  };
+}
+
+/** @param config the configuration file for the shim; undefined: the node keeps its own */
+function programOf(options: Options, config: string | undefined): NodeProgram {
+  const { mode, nodeName, shimCredentials: credentials } = options;
+  const own = stagingOf(STAGING, process.pid);
+  const api = apiOf(() => openConnection(IN_CLUSTER));
+  const flags = ['--kubelet-unit', options.kubeletUnit, '--timeout', options.timeout];
+  const staged = [
+    ...(config === undefined ? [] : ['--config', configIn(own)]),
+    ...(credentials === '' ? [] : ['--kubeconfig', kubeconfigIn(own)]),
+  ];
+  return {
+    mode,
+    host: thisHost(programIn(own), say),
+    stage: () => stage({ from: PROGRAM, own, config, nodeName, credentials }),
+    unstage: () => unstage(STAGING, own),
+    flags: mode === 'install' ? [...flags, ...staged] : flags,
+    isNodeReady: (signal) => isNodeReady(api, nodeName, signal),
+    drift: async () => driftOf(await driftPlaces(config)),
+    repairsDrift: options.repairDrift,
+    report: (state) => writeFile(STATE_FILE, `${state}\n`),
+    say,
+    clock: patientClock,
+  };
+}
+
 async function main(): Promise<void> {
   const argv = process.argv.slice(2);
-  if (argv[0] === 'restore') {
-    process.exitCode = await restoreNodes(argv.slice(1), say);
+  const stop = new AbortController();
+  // A restarted kubelet sends the signal again.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const)
+    process.on(signal, () => stop.abort(new Error(`ended by ${signal}`)));
+  if (argv[0] === 'uninstall-all') {
+    process.exitCode = await uninstallAll(argv.slice(1), { say, clock: patientClock }, stop.signal);
     return;
   }
   const options = readOptions(argv);
-  const [stop, end] = [new AbortController(), new AbortController()];
-  const ended = (signal: NodeJS.Signals): void => {
-    // A restarted kubelet sends the signal again.
-    if (stop.signal.aborted) return;
-    say(`ended by ${signal}`);
-    stop.abort(new Error(`ended by ${signal}`));
-    setTimeout(
-      () => end.abort(new Error('the grace period is over')),
-      Math.max(0, options.grace - FINAL_EVENT_MS),
-    ).unref();
-  };
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, ended);
+  await mkdir(dirname(STATE_FILE), { recursive: true });
   const relay =
-    options.metricsPort === 0 ? undefined : await relayMetrics(options.metricsPort, HOST_ROOT, SHIM_METRICS);
-  const context = contextOf(options, await givenConfig(options.config), say);
+    options.metricsPort === 0
+      ? undefined
+      : await relayMetrics(options.metricsPort, join(HOST_ROOT, SHIM_METRICS), () => isShimEnabled(HOST_ROOT));
   try {
-    await keepInstalled(context, stop.signal, end.signal);
+    await keepNode(programOf(options, await givenConfig(options.config)), stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
+    say(`${(stop.signal.reason as Error).message}: the node stays as it is`);
   }
-  await leave(context, end.signal);
   relay?.close();
   relay?.closeAllConnections();
 }

@@ -6,7 +6,7 @@ import type { Connection } from './connection.ts';
 import { ApiRefusal, ApiUnreached } from './errors.ts';
 
 export interface ApiRequest {
-  /** PATCH sends a JSON merge patch (RFC 7386). */
+  /** PATCH sends a JSON merge patch (RFC 7386), or a strategic merge patch of Kubernetes. */
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH';
   /** Relative to the path of the server URL. */
   readonly path: string;
@@ -14,6 +14,7 @@ export interface ApiRequest {
   readonly accept?: string;
   /** JSON. */
   readonly body?: unknown;
+  readonly isStrategic?: boolean;
   /** Maximum time without data in milliseconds. The connect counts. */
   readonly idleMs: number;
   readonly signal: AbortSignal;
@@ -41,7 +42,7 @@ export function apiOf(connect: () => Promise<Connection>): Api {
 }
 
 function send({ server, options }: Connection, request: ApiRequest): Promise<IncomingMessage> {
-  const { method, query = {}, accept = 'application/json', idleMs, signal } = request;
+  const { method, query = {}, accept = 'application/json', idleMs, signal, isStrategic = false } = request;
   const url = new URL(server);
   url.pathname = url.pathname.replace(/\/$/, '') + request.path;
   url.search = new URLSearchParams(query).toString();
@@ -51,7 +52,8 @@ function send({ server, options }: Connection, request: ApiRequest): Promise<Inc
     accept,
     'user-agent': 'cri-resize-shim',
     ...(body !== undefined && {
-      'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json',
+      'content-type':
+        method === 'PATCH' ? `application/${isStrategic ? 'strategic-' : ''}merge-patch+json` : 'application/json',
       'content-length': String(Buffer.byteLength(body)),
     }),
   };

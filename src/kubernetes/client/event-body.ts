@@ -53,7 +53,7 @@ export function eventOf({
 }
 
 /** Formats a metav1.MicroTime. @param at in milliseconds since the epoch */
-export const microTime = (at: number): string => `${new Date(at).toISOString().slice(0, -1)}000Z`;
+const microTime = (at: number): string => `${new Date(at).toISOString().slice(0, -1)}000Z`;
 
 /** Truncates to the limit in bytes of UTF-8, as the server counts. */
 function cut(note: string): string {

@@ -4,7 +4,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { FAILED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
@@ -39,7 +38,6 @@ import { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
 const NODE = 'node-1';
 /** The address of the node as its pods see it. */
 const GATEWAY = '10.88.0.1';
-const LABEL = 'cri-resize-shim.io/install';
 const PROGRAM = '/usr/local/lib/cri-resize-shim';
 const LONG = { timeout: 90_000, interval: 200 };
 // A test installs up to three times. Each takes 10 s, and 40 s if other tests run on this machine.
@@ -68,7 +66,7 @@ afterAll(async () => {
 beforeEach(async () => {
   pods = [];
   api = await new FakeClusterApi(makeCertificate('cluster', GATEWAY), GATEWAY).start();
-  api.set(NODE, { labels: { [LABEL]: 'true' } });
+  api.nodes.set(NODE, 'True');
   await startKubelet(`--config=${CONFIG}`);
 });
 afterEach(async () => {
@@ -86,153 +84,112 @@ async function start(settings: Partial<PodSettings> = {}): Promise<InstallerPod>
   return pod;
 }
 
-/** Waits for a state that a running pod reaches. A pod that has ended reports the reason in its log. */
-async function comesTo(pod: InstallerPod, holds: () => boolean | Promise<boolean>): Promise<void> {
+/** Waits for the state of a running pod. */
+async function comesTo(pod: InstallerPod, state: string): Promise<void> {
+  let found = '';
   const until = Date.now() + LONG.timeout;
-  while (!(await holds())) {
-    const code = await pod.exitCode();
-    if (code !== undefined || Date.now() > until) throw new Error(`exit code ${code ?? 'none yet'}: ${pod.log()}`);
+  while (!found.startsWith(state)) {
     await delay(LONG.interval);
+    const code = await pod.exitCode();
+    if (code !== undefined || Date.now() > until)
+      throw new Error(`exit code ${code ?? 'none yet'}, state ${found}: ${pod.log()}`);
+    found = await pod.state();
   }
 }
-const says = (pod: InstallerPod, text: string): Promise<void> => comesTo(pod, () => pod.log().includes(text));
-const ready = (pod: InstallerPod): Promise<void> =>
-  comesTo(pod, async () => (await pod.exitCode()) === undefined && pod.isReady());
-const ended = async (pod: InstallerPod): Promise<void> => {
-  await expect.poll(() => pod.exitCode(), LONG).toBeDefined();
+const ready = (pod: InstallerPod): Promise<void> => comesTo(pod, 'ready');
+async function terminate(pod: InstallerPod): Promise<void> {
+  await pod.terminate(direct);
   expect(await pod.exitCode(), pod.log()).toBe(0);
-};
-const holder = (): string | undefined => api.lease?.spec.holderIdentity;
+}
 const isRunning = async (): Promise<boolean> =>
   (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'active';
 
-test('install: a labelled node waits for its turn, installs the shim, keeps it when the pod ends, and uninstalls it without label', async () => {
-  api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: 'node-2' } }));
+test('install: a pod installs the shim and is ready, keeps the shim when it ends, and a pod with the mode uninstall removes it', async () => {
   const processes = web.read('cgroup.procs', 'a');
   expect(processes).toMatch(/^\d+$/);
+  api.nodes.set(NODE, 'Unknown');
   const first = await start({ config: 'logLevel: debug\n' });
-  await says(first, 'waiting: it is the turn of node-2');
-  expect([await states(), await first.isReady()]).toEqual([off, false]);
-
-  api.writeLease(({ metadata }) => ({ metadata, spec: {} }));
-  await ready(first);
+  await comesTo(first, 'this node is not Ready');
   expect(await states()).toEqual(on);
+  api.nodes.set(NODE, 'True');
+  await ready(first);
   await calledThrough(OURS);
   expect(failedCalls().length).toBeLessThanOrEqual(1);
   expect(readFileSync(SETTINGS, 'utf8')).toBe('logLevel: debug\n');
   // The unit runs the image's Node, because the host may not have Node.
-  expect(await property('cri-resize-shim.service', 'ExecStart')).toContain(`path=${PROGRAM}/bin/node ;`);
-  expect(api.eventReasons()).toEqual([`${NODE}: ShimInstalled`]);
-  expect(holder()).toBeUndefined();
+  expect(await property('cri-resize-shim.service', 'ExecStart')).toContain(` ${PROGRAM}/bin/node `);
   expect(readdirSync(STAGING)).toEqual([]);
 
-  // After an upgrade of the DaemonSet, the new pod finds the shim installed and takes no turn.
-  const [kubelet, turns] = [await property('kubelet.service', 'MainPID'), api.holders.length];
-  await first.terminate(direct);
-  await ended(first);
-  expect(first.log()).toContain('this node has the label: the shim stays installed');
+  // After an upgrade of the DaemonSet, the new pod finds the shim installed.
+  const kubelet = await property('kubelet.service', 'MainPID');
+  await terminate(first);
+  expect(first.log()).toContain('the node stays as it is');
   const second = await start({ config: 'logLevel: debug\n' });
   await ready(second);
-  expect([await states(), await property('kubelet.service', 'MainPID'), api.holders.length]).toEqual([
-    on,
-    kubelet,
-    turns,
-  ]);
+  expect([await states(), await property('kubelet.service', 'MainPID')]).toEqual([on, kubelet]);
+  await terminate(second);
 
-  // Terminates the pod through the shim, as kubelet does. The shim stops before the pod has ended.
-  api.set(NODE, { labels: {} });
-  const through = new CriClient(OURS);
-  await second.terminate(through).catch(() => undefined);
-  through.close();
-  await ended(second);
-  expect(second.log()).toContain('the label was removed: uninstalling the shim');
+  const removal = await start({ mode: 'uninstall' });
+  await ready(removal);
   expect(await states()).toEqual(off);
   await calledThrough(CONTAINERD);
   expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
-  expect([existsSync(PROGRAM), readdirSync(STAGING), holder()]).toEqual([false, [], undefined]);
-  expect(api.eventReasons()).toEqual([
-    `${NODE}: ShimInstalled`,
-    `${NODE}: ShimUninstalling`,
-    `${NODE}: ShimUninstalled`,
-  ]);
+  expect([existsSync(PROGRAM), readdirSync(STAGING)]).toEqual([false, []]);
   expect(web.read('cgroup.procs', 'a')).toBe(processes);
 });
 
-test('the kubeconfig of the shim changes only in the turn of its node, survives a failed removal, and is removed if unused', async () => {
+test('the kubeconfig of the shim survives a failed removal, and is removed if the next configuration does not use it', async () => {
   const kubeconfig = `${STAGING}/kubeconfig`;
   const credentials = '--shim-credentials=/var/run/secrets/kubernetes.io/serviceaccount';
   const first = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials] });
   await ready(first);
   const provided = readFileSync(kubeconfig, 'utf8');
   expect([provided.includes(api.token), statSync(kubeconfig).mode & 0o777]).toEqual([true, 0o600]);
-  await first.terminate(direct);
-
-  // Without credentials: the shim still needs the file while the pod waits.
-  api.writeLease(({ metadata }) => ({ metadata, spec: { holderIdentity: 'node-2' } }));
-  const second = await start({ config: 'logLevel: debug\n' });
-  await says(second, 'waiting: it is the turn of node-2');
-  expect([readFileSync(kubeconfig, 'utf8'), readFileSync(SETTINGS, 'utf8')]).toEqual([
-    provided,
-    `kubeconfig: ${kubeconfig}\nnodeName: ${NODE}\n`,
-  ]);
-  await second.terminate(direct);
-  expect([existsSync(kubeconfig), readdirSync(STAGING)]).toEqual([true, ['kubeconfig']]);
+  expect(readFileSync(SETTINGS, 'utf8')).toBe(`kubeconfig: ${kubeconfig}\nnodeName: ${NODE}\n`);
+  await terminate(first);
 
   // A removal that fails: kubelet does not start with the socket of containerd.
   writeFileSync(REFUSES, CONTAINERD);
-  api.writeLease(({ metadata }) => ({ metadata, spec: {} }));
-  const third = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials, '--timeout=20s'] });
-  await ready(third);
-  api.set(NODE, { labels: {} });
-  await third.terminate(direct);
-  expect(third.log()).toContain('ShimUninstallFailed: failed: set unix://');
+  const removal = await start({ mode: 'uninstall', flags: ['--timeout=20s'] });
+  await comesTo(removal, 'failed: set unix://');
   expect([readFileSync(kubeconfig, 'utf8'), await states(), readdirSync(STAGING)]).toEqual([
     provided,
     on,
     ['kubeconfig'],
   ]);
+  await terminate(removal);
   rmSync(REFUSES);
-  api.set(NODE, { labels: { [LABEL]: 'true' } });
-  // The failure has halted this revision.
-  api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
 
-  const fourth = await start({ config: 'logLevel: debug\n' });
-  await ready(fourth);
+  const last = await start({ config: 'logLevel: debug\n' });
+  await ready(last);
   expect([existsSync(kubeconfig), readFileSync(SETTINGS, 'utf8')]).toEqual([false, 'logLevel: debug\n']);
 });
 
-test('install: a failing installation is rolled back, halts the rollout, and is retried when an operator resumes the rollout', async () => {
+test('install: a failing installation is rolled back, its pod says why and does not try again, and the next pod installs the shim', async () => {
   writeFileSync(REFUSES, OURS);
   const pod = await start({ flags: ['--timeout=20s'] });
-  await says(pod, 'ShimInstallFailed');
-  await says(pod, 'waiting: halted: node-1: failed: set unix://');
-  expect(api.lease?.metadata.annotations?.[FAILED]).toMatch(/^{"revision-1":"node-1: failed: set unix:/);
-  expect([await states(), holder(), existsSync(PROGRAM)]).toEqual([off, undefined, false]);
+  await comesTo(pod, 'failed: set unix://');
+  expect(await pod.state()).toContain('; delete this pod to try again');
+  expect([await states(), existsSync(PROGRAM), readdirSync(STAGING)]).toEqual([off, false, []]);
   expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
   await calledThrough(CONTAINERD);
-  expect(await pod.isReady()).toBe(false);
 
   rmSync(REFUSES);
-  api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
-  await ready(pod);
-  expect([await states(), api.eventReasons()]).toEqual([on, [`${NODE}: ShimInstallFailed`, `${NODE}: ShimInstalled`]]);
-});
-
-test('a canary node halts its release if its shim crashes, although the fallback starts the shim again', async () => {
-  api.set(NODE, { labels: { [LABEL]: 'true', 'cri-resize-shim.io/canary': 'true' } });
-  const pod = await start({ flags: ['--canaries=1'] });
-  await ready(pod);
-  await says(pod, 'this node is a canary');
-  const pid = Number(await property('cri-resize-shim.service', 'MainPID'));
-  process.kill(pid, 'SIGKILL');
-  await says(pod, 'ShimCanaryFailed: the shim has ended and was started again');
+  await terminate(pod);
+  await ready(await start());
   expect(await states()).toEqual(on);
-  expect(api.lease?.metadata.annotations?.[FAILED]).toContain('node-1: canary: the shim has ended');
 });
 
-test('install: the host completes an installation whose pod is killed, and the next pod ends the turn', async () => {
+test('a pod is not ready for a while if its shim crashes, although the fallback starts the shim again', async () => {
+  const pod = await start();
+  await ready(pod);
+  process.kill(Number(await property('cri-resize-shim.service', 'MainPID')), 'SIGKILL');
+  await comesTo(pod, 'the shim has ended and was started again');
+  await ready(pod);
+});
+
+test('install: the host completes an installation whose pod is killed, and the next pod is ready', async () => {
   const first = await start();
-  await says(first, 'it is the turn of this node');
   await expect.poll(isRunning, { ...LONG, interval: 50 }).toBe(true);
   await first.kill();
   expect(await isRunning()).toBe(true);
@@ -240,21 +197,16 @@ test('install: the host completes an installation whose pod is killed, and the n
   expect(await states()).not.toEqual(on);
   const second = await start();
   await ready(second);
-  expect(second.log()).not.toContain('  done:');
-  expect([await states(), holder(), api.eventReasons()]).toEqual([on, undefined, [`${NODE}: ShimInstalled`]]);
+  expect([await states(), readdirSync(STAGING)]).toEqual([on, []]);
   await calledThrough(OURS);
   expect((await execa('node', ['dist/resizectl.js', 'doctor'], { reject: false })).stdout).toMatch(
     /^kubelet +ok +uses the shim/m,
   );
 });
 
-test('a node that does not meet the requirements is not changed, and a warning event is created', async () => {
+test('a node that does not meet the requirements is not changed, and its pod says why', async () => {
   await execa('systemctl', ['stop', 'kubelet.service']);
   const pod = await start();
-  await says(pod, 'ShimInstallRefused: resizectl: nothing was changed: kubelet.service is inactive');
-  expect([await states(), api.holders, existsSync(PROGRAM)]).toEqual([off, [], false]);
-  // The log line precedes the event.
-  await expect
-    .poll(() => api.events, LONG)
-    .toMatchObject([{ type: 'Warning', regarding: { kind: 'Node', name: NODE }, metadata: { namespace: 'default' } }]);
+  await comesTo(pod, 'resizectl: nothing was changed: kubelet.service is inactive');
+  expect([await states(), existsSync(PROGRAM)]).toEqual([off, false]);
 });

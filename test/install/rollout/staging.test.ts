@@ -1,6 +1,5 @@
 import { spawn, spawnSync } from 'node:child_process';
 import {
-  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -13,15 +12,8 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import {
-  kubeconfigIn,
-  programIn,
-  provideKubeconfig,
-  stage,
-  stagingOf,
-  unstage,
-  withNodeName,
-} from '../../../src/install/rollout/staging.ts';
+import { provideKubeconfig, withNodeName } from '../../../src/install/host/provided-kubeconfig.ts';
+import { kubeconfigIn, programIn, stage, stagingOf, unstage } from '../../../src/install/rollout/staging.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { makeCertificate } from '../../support/kubernetes/fake-api-server.ts';
 
@@ -66,7 +58,7 @@ describe('staged files', () => {
   async function staged(credentials: string, pid = process.pid): Promise<string> {
     const own = stagingOf(staging, pid);
     await stage({
-      ...{ from: join(folder, 'image'), staging, own, config: join(folder, 'config.yaml'), nodeName: 'a' },
+      ...{ from: join(folder, 'image'), own, config: join(folder, 'config.yaml'), nodeName: 'a' },
       credentials: credentials && join(folder, credentials),
     });
     return own;
@@ -81,21 +73,19 @@ describe('staged files', () => {
       expect(readFileSync(live, 'utf8')).toBe('in use');
       expect(existsSync(kubeconfigIn(own))).toBe(given !== '');
       expect(readFileSync(join(programIn(own), 'package.json'), 'utf8')).toBe('');
-      await unstage(own);
+      await unstage(staging, own);
       expect(readdirSync(staging)).toEqual(['kubeconfig']);
     },
   );
 
-  test('the staged files of an interrupted pod are replaced, also those of an older version', async () => {
+  test('the staged files of an interrupted pod are removed with those of its successor, and not earlier', async () => {
     const earlier = await staged('credentials', ended());
-    for (const name of ['program', 'program.new'])
-      cpSync(join(folder, 'image'), join(staging, name), { recursive: true });
-    for (const name of ['config.yaml', 'kubeconfig.new']) put(`staging/${name}`, '');
     const own = await staged('');
-    expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own)].toSorted());
-    expect(earlier).not.toBe(own);
+    expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own), basename(earlier)].toSorted());
     await staged('');
     expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
+    await unstage(staging, own);
+    expect(readdirSync(staging)).toEqual(['kubeconfig']);
   });
 
   test('a pod that was deleted by force, and ends late, does not remove the staged files of its successor', async () => {
@@ -104,7 +94,7 @@ describe('staged files', () => {
       const earlier = await staged('', running.pid);
       const own = await staged('');
       expect(existsSync(programIn(earlier))).toBe(true);
-      await unstage(earlier);
+      await unstage(staging, earlier);
       expect(existsSync(programIn(own))).toBe(true);
     } finally {
       running.kill();

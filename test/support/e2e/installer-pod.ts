@@ -21,7 +21,7 @@ interface Template {
       readonly args: readonly string[];
       readonly env: readonly {
         readonly name: string;
-        readonly valueFrom: { readonly fieldRef: { readonly fieldPath: string } };
+        readonly value?: string;
       }[];
       readonly securityContext: { readonly privileged: boolean; readonly readOnlyRootFilesystem: boolean };
       readonly readinessProbe: { readonly exec: { readonly command: readonly string[] } };
@@ -58,6 +58,7 @@ export interface PodSettings {
   readonly config?: string;
   /** Further flags of the installer. */
   readonly flags?: readonly string[];
+  readonly mode?: 'install' | 'uninstall';
 }
 
 const KEEPS_MS = 60_000;
@@ -93,8 +94,7 @@ export class InstallerPod {
       metadata: { name: 'installer', attempt: 0 },
       image: { image },
       command: container.command,
-      // A single pod does not have to wait for a random time.
-      args: [...container.args, '--spread=0s', ...(settings.flags ?? [])].map((word) => expanded(word, settings)),
+      args: [...container.args, ...(settings.flags ?? [])].map((word) => expanded(word, settings)),
       envs: environment(settings),
       mounts: mounts(folder, settings),
       log_path: 'installer.log',
@@ -116,12 +116,12 @@ export class InstallerPod {
     return readFileSync(file, 'utf8').replace(/^\S+ (?:stdout|stderr) [FP] /gm, '');
   }
 
-  /** Runs kubelet's readiness probe. */
-  async isReady(): Promise<boolean> {
+  /** Runs kubelet's readiness probe. Returns `ready`, or its output, which kubelet shows in an event of the pod. */
+  async state(): Promise<string> {
     const { command } = container.readinessProbe.exec;
     const request = { container_id: this.id, cmd: command, timeout: 10 };
-    const { exit_code } = await this.client.call<{ exit_code: number }>('ExecSync', request);
-    return exit_code === 0;
+    const { exit_code, stdout } = await this.client.call<{ exit_code: number; stdout: Buffer }>('ExecSync', request);
+    return exit_code === 0 ? 'ready' : stdout.toString().trim();
   }
 
   /** Sends SIGTERM, and SIGKILL after the pod's grace period. Uses the given client, which may be cut off meanwhile. */
@@ -149,14 +149,12 @@ export class InstallerPod {
 
 const parseMi = (text: string): number => Number(/^(\d+)Mi$/.exec(text)![1]) * MiB;
 
-function environment({ api, nodeName }: PodSettings): readonly { key: string; value: string }[] {
-  const fields: Readonly<Record<string, string>> = {
-    'spec.nodeName': nodeName,
-    'metadata.namespace': 'cri-resize-shim',
-    "metadata.labels['controller-revision-hash']": 'revision-1',
-  };
+function environment({ api, nodeName, mode }: PodSettings): readonly { key: string; value: string }[] {
   return [
-    ...container.env.map(({ name, valueFrom }) => ({ key: name, value: fields[valueFrom.fieldRef.fieldPath]! })),
+    ...container.env.map(({ name, value = nodeName }) => ({
+      key: name,
+      value: name === 'INSTALLER_MODE' ? (mode ?? value) : value,
+    })),
     // kubelet passes these to every container.
     { key: 'KUBERNETES_SERVICE_HOST', value: api.advertised },
     { key: 'KUBERNETES_SERVICE_PORT', value: String(api.port) },
@@ -177,7 +175,7 @@ function mounts(folder: string, { api, config = '' }: PodSettings): readonly obj
   put('config/config.yaml', config);
   put('account/token', api.token);
   put('account/namespace', 'cri-resize-shim');
-  put('account/ca.crt', api.tls!.certificate);
+  put('account/ca.crt', api.tls.certificate);
   mkdirSync(join(folder, 'empty'));
   const sourceOf = (name: string): string => {
     const volume = template.volumes.find((one) => one.name === name)!;
@@ -219,7 +217,7 @@ export async function importImage(name: string): Promise<void> {
       mkdirSync(join(root, path), { recursive: true });
     writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/sh\n');
     await putProgram(root, process.execPath, '/usr/local/bin/node');
-    for (const program of ['/usr/bin/nsenter', '/usr/bin/test']) await putProgram(root, program, program);
+    for (const program of ['/usr/bin/nsenter', '/bin/sh']) await putProgram(root, program, program);
     const program = join(root, 'usr/local/lib/cri-resize-shim');
     await execa(process.execPath, ['dist/tools/package.js', '--only', 'tree', '--to', program]);
     cpSync('dist/cri-resize-shim-installer.js', join(program, 'dist/cri-resize-shim-installer.js'));

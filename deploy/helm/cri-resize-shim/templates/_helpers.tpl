@@ -24,11 +24,17 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* Call with (dict "root" $ "of" VALUES): a tag or digest in the value `image` replaces those of the chart. */}}
 {{- define "cri-resize-shim.image" -}}
-{{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- $image := .root.Values.image }}
+{{- $own := .of.image | default dict }}
+{{- if or $own.tag $own.digest }}
+{{- $image = merge (pick $own "tag" "digest") (omit $image "tag" "digest") }}
+{{- end }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $image.repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- printf "%s:%s" $image.repository ($image.tag | default .root.Chart.AppVersion) }}
 {{- end }}
 {{- end }}
 

@@ -5,9 +5,10 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { relayMetrics } from '../../../src/install/rollout/metrics-relay.ts';
-import { eventually } from '../../support/fake-clock.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { isShimEnabled } from '../../src/kubelet/endpoint/drift.ts';
+import { relayMetrics } from '../../src/monitoring/metrics-relay.ts';
+import { eventually } from '../support/fake-clock.ts';
 
 let folder: string;
 let socket: string;
@@ -25,7 +26,7 @@ beforeEach(async () => {
   mkdirSync(wants, { recursive: true });
   enabled = join(wants, 'cri-resize-shim.service');
   symlinkSync('/nowhere', enabled);
-  relay = await relayMetrics(0, folder, '/metrics.sock');
+  relay = await relayMetrics(0, socket, () => isShimEnabled(folder));
   connected = 0;
   relay.on('connection', () => (connected += 1));
 });

@@ -1,8 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
-import { join } from 'node:path';
-import { limitConnections, MiB, oneRequestEach, steadyNow } from '../../core/index.ts';
-import { isShimEnabled } from '../../kubelet/endpoint/drift.ts';
+import { limitConnections, MiB, oneRequestEach, steadyNow } from '../core/index.ts';
 
 /**
  * Limits connections, because any pod of the cluster may connect and each connection takes memory. A scraper needs one.
@@ -13,16 +11,16 @@ const LIMITS = { connections: 16, connectionMs: 10_000 };
 /**
  * Serves the metrics of the shim, which has only local addresses, to Prometheus in the cluster. Serves only GET
  * /metrics: the status page and the health checks stay on the node. If the shim does not answer, the status is 502, so
- * that Prometheus reports it as down. While the node waits for its first turn, the response is empty, because there is
- * no shim yet. Rejects if the port is in use.
- * @param socket the shim's unix socket for metrics, as a path on the host
+ * that Prometheus reports it as down. While the node has no shim, the response is empty. Rejects if the port is in use.
+ * @param socket path of the shim's unix socket for metrics
+ * @param isInstalled whether the node has a shim
  */
-export async function relayMetrics(port: number, hostRoot: string, socket: string): Promise<Server> {
-  const metrics = new ShimMetrics(hostRoot, socket);
+export async function relayMetrics(port: number, socket: string, isInstalled: () => Promise<boolean>): Promise<Server> {
+  const metrics = new ShimMetrics(socket);
   const isFirst = oneRequestEach();
   const server = createServer((asked, response) => {
     if (!isFirst(asked)) return;
-    if (asked.method === 'GET' && asked.url === '/metrics') void relay(asked, response, metrics, hostRoot);
+    if (asked.method === 'GET' && asked.url === '/metrics') void relay(asked, response, metrics, isInstalled);
     else end(response, { status: 404, type: 'text/plain', body: 'only GET /metrics\n' });
   });
   limitConnections(server, LIMITS);
@@ -36,7 +34,7 @@ async function relay(
   asked: IncomingMessage,
   response: ServerResponse,
   metrics: ShimMetrics,
-  hostRoot: string,
+  isInstalled: () => Promise<boolean>,
 ): Promise<void> {
   const gone = new AbortController();
   response.on('close', () => gone.abort());
@@ -45,7 +43,7 @@ async function relay(
   } catch (error) {
     if (gone.signal.aborted) return;
     const { code, message } = error as NodeJS.ErrnoException;
-    end(response, await withoutShim(hostRoot, code ?? message));
+    end(response, await withoutShim(isInstalled, code ?? message));
   }
 }
 
@@ -56,9 +54,9 @@ interface Answer {
 }
 
 /** Returns the answer to a scrape that did not reach the shim. Never rejects. */
-async function withoutShim(hostRoot: string, cause: string): Promise<Answer> {
+async function withoutShim(isInstalled: () => Promise<boolean>, cause: string): Promise<Answer> {
   // A host that cannot be read may have a shim.
-  const isExpected = await isShimEnabled(hostRoot).catch(() => true);
+  const isExpected = await isInstalled().catch(() => true);
   if (isExpected) return { status: 502, type: 'text/plain', body: `the shim does not answer: ${cause}\n` };
   // Prometheus 3 rejects an answer without this type.
   return { status: 200, type: 'text/plain; version=0.0.4', body: '' };
@@ -107,10 +105,7 @@ class ShimMetrics {
   #isAsking = false;
   #open: { readonly answer: ShimAnswer; readonly at: number } | undefined;
 
-  constructor(
-    private readonly hostRoot: string,
-    private readonly socket: string,
-  ) {}
+  constructor(private readonly socket: string) {}
 
   /** Rejects if the shim does not answer, or with the signal's reason. @param gone aborts if the client leaves */
   async read(authorization: string, gone: AbortSignal): Promise<ShimAnswer> {
@@ -145,7 +140,7 @@ class ShimMetrics {
     this.#isAsking = true;
     for (const [authorization, call] of this.#calls) {
       call.isRunning = true;
-      await ask(join(this.hostRoot, this.socket), authorization).then(call.answer.resolve, call.answer.reject);
+      await ask(this.socket, authorization).then(call.answer.resolve, call.answer.reject);
       this.#calls.delete(authorization);
     }
     this.#isAsking = false;
