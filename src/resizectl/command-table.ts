@@ -143,18 +143,17 @@ const podCommands: readonly CommandText[] = [
   },
 ];
 
-export const defaultKubeletUnit = 'kubelet.service';
-
 const kubeletUnit: OptionText = {
   flags: '--kubelet-unit <UNIT>',
-  description: `The systemd unit of kubelet (default ${defaultKubeletUnit}).`,
+  description: 'The systemd unit of kubelet (default: the one that runs, such as kubelet.service or k3s.service).',
 };
 const installOptions: readonly OptionText[] = [
   { flags: '--dry-run', description: 'Print the changes without making them.' },
   kubeletUnit,
   {
     flags: '--timeout <DURATION>',
-    description: 'Maximum time for the shim to become ready, and for kubelet to come back (default 1m).',
+    description:
+      'Maximum time for the shim to become ready, and for kubelet to come back (default 1m; 5m in a unit that starts more than kubelet, as those of k3s and RKE2).',
   },
 ];
 const configOption: OptionText = {
@@ -220,7 +219,7 @@ const nodeCommands: readonly CommandText[] = [
     options: [...installOptions, configOption, kubeconfigOption],
     summary: 'install the shim on this node, and point kubelet at it',
     description: [
-      'Runs the checks of doctor first. If one fails, nothing is changed. (A kubelet that uses the shim and ends again after each start is not such a failure.) Then copies the program to /usr/local/lib/cri-resize-shim and the units to /etc/systemd/system, and writes a configuration to /etc/cri-resize-shim unless there is one. Starts the shim. Once the shim is ready, sets the endpoint of kubelet in its configuration file, a drop-in or its flag, and in the file instance-config.yaml of kubeadm. The original of each changed file is kept next to it. Then restarts kubelet, and waits until kubelet calls through the shim. Pods keep running.',
+      'Runs the checks of doctor first. If one fails, nothing is changed. (A kubelet that uses the shim and ends again after each start is not such a failure.) Then copies the program to /usr/local/lib/cri-resize-shim, or /opt/lib/cri-resize-shim if /usr is read-only, and the units to /etc/systemd/system, and writes a configuration to /etc/cri-resize-shim unless there is one. Starts the shim. Once the shim is ready, sets the endpoint of kubelet in its configuration file, a drop-in or its flag, and in the file instance-config.yaml of kubeadm. The original of each changed file is kept next to it. Then restarts kubelet, and waits until kubelet calls through the shim. Pods keep running.',
       rollback,
     ],
     examples: [

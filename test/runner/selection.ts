@@ -44,7 +44,7 @@ export const USUAL: SystemdTests = {
 /** The suite `long`: tests that wait for pauses of units, kubelet and rollouts. It takes as long as all other tests. */
 export const LONG: SystemdTests = {
   systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
-  installing: ['test/e2e/install/installer.test.ts'],
+  installing: ['test/e2e/install/installer.test.ts', 'test/e2e/install/platforms.test.ts'],
 };
 
 /** The selection of `npm test -- --suite NAME` in place of the default one. */

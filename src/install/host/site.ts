@@ -7,9 +7,9 @@ export interface Site {
   readonly node: Node;
   /** The program to install. */
   readonly program: Program;
-  /** `/usr/local/lib/cri-resize-shim` */
+  /** `/usr/local/lib/cri-resize-shim`, or `/opt/lib/cri-resize-shim` if that is read-only. */
   readonly to: string;
-  /** resizectl in PATH: `/usr/local/bin/resizectl` */
+  /** resizectl in PATH: `bin/resizectl` below `/usr/local` or `/opt` */
   readonly commandFile: string;
   /** The systemd unit folder: `/etc/systemd/system` */
   readonly unitFolder: string;
@@ -19,6 +19,8 @@ export interface Site {
   readonly isConfigGiven: boolean;
   /** Environment file with the flags of the service. */
   readonly flagsFile: string;
+  /** The flags that the service needs on this node, and neither has nor reads from its file. */
+  readonly runtimeFlags: readonly string[];
   readonly kubeconfig: ProvidedKubeconfig;
   /** Maximum time until the shim becomes ready and kubelet is back. */
   readonly wait: Wait;

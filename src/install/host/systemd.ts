@@ -176,6 +176,17 @@ export function flagsIn(text: string): readonly string[] {
   return inside.split(/\s+/).filter((word) => word !== '');
 }
 
+/** Returns an environment file with further flags of the service. @param text undefined: there is no file yet */
+export function withServiceFlags(text: string | undefined, more: readonly string[]): string {
+  const line = `CRI_RESIZE_SHIM_FLAGS="${[...flagsIn(text ?? ''), ...more].join(' ')}"`;
+  if (text === undefined) return `${line}\n`;
+  if (more.length === 0) return text;
+  const lines = text.replace(/\n$/, '').split('\n');
+  const at = lines.findLastIndex((one) => /^\s*CRI_RESIZE_SHIM_FLAGS\s*=.*[^\\]$/.test(one));
+  // The last line applies.
+  return `${(at < 0 ? [...lines, line] : lines.with(at, line)).join('\n')}\n`;
+}
+
 const hasWildcard = (text: string): boolean => /[*?[]/.test(text);
 
 /**

@@ -1,4 +1,5 @@
-import { stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { ConfigError, effectiveSettings, errnoOf, MiB, messageOf } from '../../core/index.ts';
@@ -24,7 +25,7 @@ export const checks: readonly Check[] = [
   checkKernel,
   checkCgroups,
   checkSystemd,
-  () => checkInstallation(),
+  ({ programFolder }) => checkInstallation(programFolder),
   checkConfiguration,
   checkContainerd,
   checkShim,
@@ -140,7 +141,16 @@ async function checkShim(node: Node): Promise<Finding> {
 
 /** Checks the space for the program. If installed, it needs none until an upgrade, which planInstall checks. */
 async function checkProgramSpace({ programFolder, programSpace }: Node): Promise<Finding> {
-  const finding = await checkSpace('program room', programFolder, programSpace);
+  const isReadOnly = await access(programFolder, constants.W_OK).then(
+    () => false,
+    (error: unknown) => errnoOf(error) === 'EROFS',
+  );
+  const finding = isReadOnly
+    ? findingsOf('program room').failed(
+        `${programFolder}: its file system is read-only`,
+        'make /usr/local or /opt writable',
+      )
+    : await checkSpace('program room', programFolder, programSpace);
   const isInstalled = (await hasProgram(join(programFolder, 'cri-resize-shim'))) || (await hasProgram(PACKAGE_FOLDER));
   if (finding.result !== 'failed' || !isInstalled) return finding;
   return findingsOf(finding.check).warning(finding.found, `before an upgrade, ${finding.remedy}`);

@@ -7,7 +7,7 @@ import { readSaved, removing, writing } from '../host/files.ts';
 import { originOf, type Program, resizectlOf, resizectlStartOf, startOf, unitWord } from '../host/programs.ts';
 import { planKubeconfig, removingKubeconfig } from '../host/provided-kubeconfig.ts';
 import { SERVICE, type Site, SOCKETS, shimEndpoint, UNIT_FILES, UNITS } from '../host/site.ts';
-import { systemctl, unitPlaces } from '../host/systemd.ts';
+import { systemctl, unitPlaces, withServiceFlags } from '../host/systemd.ts';
 import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet, stoppedAtShim } from '../kubelet/change.ts';
 import type { Kubelet } from '../kubelet/kubelet.ts';
 import { Refusal } from '../kubelet/setting.ts';
@@ -215,13 +215,18 @@ const SHIPPED_RESIZECTL =
   /^ExecStart=\/usr\/bin\/env \/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/resizectl\.js/m;
 
 /** Plans the configuration files. Existing files are kept, unless a configuration is given. */
-async function missingSettings({ configFile, configText, isConfigGiven, flagsFile }: Site): Promise<readonly Change[]> {
-  const flags = `CRI_RESIZE_SHIM_FLAGS="--config ${configFile}"\n`;
+async function missingSettings(site: Site): Promise<readonly Change[]> {
+  const { configFile, configText, isConfigGiven, flagsFile, runtimeFlags } = site;
+  const present = (await readSaved(flagsFile))?.content.toString('utf8');
+  const flags = withServiceFlags(
+    present,
+    present === undefined ? ['--config', configFile, ...runtimeFlags] : runtimeFlags,
+  );
   const config = (await readSaved(configFile))?.content.toString('utf8');
   const isOther = config === undefined || (isConfigGiven && config !== configText);
   return [
     ...(isOther ? [writing(configFile, configText)] : []),
-    ...((await isThere(flagsFile)) ? [] : [writing(flagsFile, flags)]),
+    ...(flags === present ? [] : [writing(flagsFile, flags)]),
   ];
 }
 

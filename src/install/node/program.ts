@@ -247,8 +247,6 @@ function isNewer(one: string, other: string): boolean {
 
 /** Folder of a program installed by a package. */
 export const PACKAGE_FOLDER = '/usr/lib/cri-resize-shim';
-/** Folder of a program installed by `resizectl install` or the DaemonSet. */
-const OWN_FOLDER = '/usr/local/lib/cri-resize-shim';
 
 /** The installation that systemd has loaded units of: a package, `resizectl install`, or none. */
 export type Owner = 'package' | 'resizectl' | 'none';
@@ -261,13 +259,16 @@ export async function unitOwner({ unitFolder }: Pick<Site, 'unitFolder'>): Promi
 }
 
 /** Throws Refusal if the units belong to an installation of the other kind. */
-export async function refuseOtherOwner(site: Pick<Site, 'unitFolder'>, own: Exclude<Owner, 'none'>): Promise<void> {
+export async function refuseOtherOwner(
+  site: Pick<Site, 'unitFolder' | 'commandFile'>,
+  own: Exclude<Owner, 'none'>,
+): Promise<void> {
   const owner = await unitOwner(site);
   if (owner === 'none' || owner === own) return;
   if (owner === 'resizectl')
     throw new Refusal(
       `the units in ${site.unitFolder} belong to an installation of resizectl, not to the package`,
-      'run /usr/local/bin/resizectl uninstall first',
+      `run ${site.commandFile} uninstall first`,
     );
   throw new Refusal(
     'the units of the shim belong to a package',
@@ -280,12 +281,13 @@ export const hasProgram = async (folder: string): Promise<boolean> =>
   (await isThere(join(folder, 'package.json'))) || isThere(join(folder, EXECUTABLE));
 
 /** Checks whether there is more than one installation on this node. */
-export async function checkInstallation(folders = { package: PACKAGE_FOLDER, own: OWN_FOLDER }): Promise<Finding> {
+export async function checkInstallation(programFolder: string, ofPackage = PACKAGE_FOLDER): Promise<Finding> {
   const { ok, warning } = findingsOf('installation');
-  const [isPackaged, isOwn] = [await hasProgram(folders.package), await hasProgram(folders.own)];
-  if (!isPackaged || !isOwn) return ok(isPackaged ? `package at ${folders.package}` : isOwn ? folders.own : 'none');
+  const own = join(programFolder, 'cri-resize-shim');
+  const [isPackaged, isOwn] = [await hasProgram(ofPackage), await hasProgram(own)];
+  if (!isPackaged || !isOwn) return ok(isPackaged ? `package at ${ofPackage}` : isOwn ? own : 'none');
   return warning(
-    `two: a package at ${folders.package}, and ${folders.own}; units in /etc/systemd/system take precedence over those of the package`,
-    'remove one: the package with its package manager, or the other with /usr/local/bin/resizectl uninstall',
+    `two: a package at ${ofPackage}, and ${own}; units in /etc/systemd/system take precedence over those of the package`,
+    `remove one: the package with its package manager, or the other with ${dirname(programFolder)}/bin/resizectl uninstall`,
   );
 }

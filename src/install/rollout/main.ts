@@ -63,7 +63,9 @@ function programOf(options: Options, config: string | undefined): NodeProgram {
   const { mode, nodeName, shimCredentials: credentials } = options;
   const own = stagingOf(STAGING, process.pid);
   const api = apiOf(() => openConnection(IN_CLUSTER));
-  const flags = ['--kubelet-unit', options.kubeletUnit, '--timeout', options.timeout];
+  const flags = Object.entries({ '--kubelet-unit': options.kubeletUnit, '--timeout': options.timeout }).flatMap(
+    ([flag, value]) => (value === undefined ? [] : [flag, value]),
+  );
   const staged = [
     ...(config === undefined ? [] : ['--config', configIn(own)]),
     ...(credentials === '' ? [] : ['--kubeconfig', kubeconfigIn(own)]),

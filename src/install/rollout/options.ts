@@ -8,8 +8,8 @@ export interface Options {
   readonly mode: Mode;
   readonly nodeName: string;
   readonly config: string;
-  readonly kubeletUnit: string;
-  readonly timeout: string;
+  readonly kubeletUnit?: string;
+  readonly timeout?: string;
   readonly repairDrift: boolean;
   readonly shimCredentials: string;
   readonly metricsPort: number;
@@ -37,8 +37,8 @@ export function readOptions(argv: readonly string[]): Options {
     )
     .requiredOption('--node-name <NAME>', 'Name of this node.')
     .option('--config <FILE>', 'Configuration of the shim; if empty, each node keeps its own.', '')
-    .option('--kubelet-unit <UNIT>', 'The systemd unit of kubelet.', 'kubelet.service')
-    .option('--timeout <DURATION>', 'Maximum time for the shim to become ready, and for kubelet to come back.', '2m')
+    .option('--kubelet-unit <UNIT>', 'As for resizectl.')
+    .option('--timeout <DURATION>', 'As for resizectl.')
     .option(
       '--repair-drift',
       'Install the shim again if kubelet no longer uses it, after an upgrade of its node for example.',

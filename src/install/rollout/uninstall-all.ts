@@ -50,10 +50,8 @@ export async function uninstallAll(argv: readonly string[], context: Context, st
   const paths = command.args.map((name) => `/apis/apps/v1/namespaces/${namespace}/daemonsets/${name}`);
   const { say, clock, api = apiOf(() => openConnection(IN_CLUSTER)) } = context;
   const rightsFrom = clock.now() + NEW_RIGHTS_MS;
-  const failed = (why: string): 1 => {
-    say(`${why}: kubectl get pods -n ${namespace} shows the pods that are not ready; repeat to continue`);
-    return 1;
-  };
+  const help = `kubectl get pods -n ${namespace} shows the pods that are not ready; repeat to continue`;
+  const failed = (why: string): 1 => (say(`${why}: ${help}`), 1);
   for (let last = ''; ; ) {
     const lines = [];
     for (const path of paths) {

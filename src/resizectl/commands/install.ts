@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import {
   bypassTarget,
   ConfigError,
@@ -29,13 +29,22 @@ import {
   type Site,
   serviceFlags,
   takeInstallLock,
+  USUAL_UNIT,
   worstOf,
 } from '../../install/index.ts';
 import { BusyError, UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';
-import { CONFIG_FILE, configuredNode, FLAGS_FILE, serviceSettings, thisNode, thisProgram } from './this-node.ts';
+import {
+  CONFIG_FILE,
+  configuredNode,
+  FLAGS_FILE,
+  foundNode,
+  serviceSettings,
+  thisNode,
+  thisProgram,
+} from './this-node.ts';
 
 type Print = Pick<Context, 'print' | 'say'>;
 
@@ -126,10 +135,13 @@ const exits: Readonly<Record<ChangesResult, Exit>> = {
 };
 
 const DEFAULT_TIMEOUT_MS = 60_000;
+/** k3s and RKE2 start the control plane and containerd with kubelet. */
+const LARGE_UNIT_TIMEOUT_MS = 300_000;
 
 /** Returns the value of --timeout in milliseconds. Throws UsageError. */
-export function timeoutOf(timeout: string | undefined): number {
-  const timeoutMs = timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(timeout);
+export function timeoutOf(timeout: string | undefined, unit = USUAL_UNIT): number {
+  const usual = unit === USUAL_UNIT ? DEFAULT_TIMEOUT_MS : LARGE_UNIT_TIMEOUT_MS;
+  const timeoutMs = timeout === undefined ? usual : parseDuration(timeout);
   if (timeoutMs !== undefined && timeoutMs > 0) return timeoutMs;
   throw new UsageError(`--timeout: invalid duration ${JSON.stringify(timeout)}: expected a duration such as 30s or 2m`);
 }
@@ -277,9 +289,9 @@ export async function siteToRemove(
   { signal, say }: { readonly signal: AbortSignal; readonly say: (line: string) => void },
   places = PLACES,
 ): Promise<Site> {
-  const site = (settings: ReadSettings): Site => siteOf(settings, options, { signal });
+  const site = (settings: ReadSettings): Promise<Site> => siteOf(settings, options, { signal });
   try {
-    return site(await serviceSettings(await plannedFlags(places)));
+    return await site(await serviceSettings(await plannedFlags(places)));
   } catch (error) {
     const target = await bypassTarget(places.bypassFile);
     const settings = {
@@ -299,28 +311,31 @@ interface SiteOptions {
   readonly credentials?: string | undefined;
 }
 
-function siteOf(
+async function siteOf(
   settings: ReadSettings,
   { kubeletUnit, timeout }: InstallOptions,
   { signal, given, credentials }: SiteOptions,
-): Site {
-  const to = '/usr/local/lib/cri-resize-shim';
+): Promise<Site> {
+  const node = await foundNode({ ...settings, ...(kubeletUnit !== undefined && { kubeletUnit }) });
+  const to = join(node.programFolder, 'cri-resize-shim');
+  const isRuntimeFound = settings.containerRuntimeEndpoint === undefined && node.containerd !== thisNode({}).containerd;
   return {
-    node: thisNode({ ...settings, ...(kubeletUnit !== undefined && { kubeletUnit }) }),
+    node,
     program: thisProgram(to),
     to,
-    commandFile: '/usr/local/bin/resizectl',
+    commandFile: join(dirname(node.programFolder), 'bin/resizectl'),
     unitFolder: '/etc/systemd/system',
     configFile: CONFIG_FILE,
     configText: given ?? configurationExample({ isCommentedOut: true }),
     isConfigGiven: given !== undefined,
     flagsFile: FLAGS_FILE,
+    runtimeFlags: isRuntimeFound ? [flagOf('containerRuntimeEndpoint'), `unix://${node.containerd}`] : [],
     kubeconfig: {
       path: PROVIDED_KUBECONFIG,
       isUsed: settings.kubeconfig === PROVIDED_KUBECONFIG,
       ...(credentials !== undefined && { text: credentials }),
     },
-    wait: { timeoutMs: timeoutOf(timeout), signal },
+    wait: { timeoutMs: timeoutOf(timeout, node.kubeletUnit), signal },
   };
 }
 

@@ -3,9 +3,20 @@ import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { isSea } from 'node:sea';
 import { ConfigError, type ConfigKey, defaultOf, effectiveSettings, MiB } from '../../core/index.ts';
-import { KUBELET_FILES, type Node, nodeProgramOf, OWN_NODE, type Program, serviceFlags } from '../../install/index.ts';
+import {
+  findKubeletUnit,
+  findPrefix,
+  hasProgram,
+  KUBELET_FILES,
+  type Node,
+  nodeProgramOf,
+  OWN_NODE,
+  type Program,
+  runtimeOfKubelet,
+  serviceFlags,
+  USUAL_UNIT,
+} from '../../install/index.ts';
 import { socketPath } from '../client.ts';
-import { defaultKubeletUnit } from '../command-table.ts';
 
 /** Paths on the node that differ from the defaults. */
 export interface NodeOptions {
@@ -13,6 +24,8 @@ export interface NodeOptions {
   readonly containerRuntimeEndpoint?: string;
   readonly stateFolder?: string;
   readonly kubeletUnit?: string;
+  /** The folder below which the program is. */
+  readonly prefix?: string;
 }
 
 /** Environment file of the service. */
@@ -50,12 +63,12 @@ export function thisNode(options: NodeOptions): Node {
     listen: socketPath('--listen', options.listen ?? defaultOf('listen')),
     resizeListen: socketPath('--resize-listen', defaultOf('resizeListen')),
     stateFolder: options.stateFolder ?? defaultOf('stateFolder'),
-    programFolder: '/usr/local/lib',
+    programFolder: join(options.prefix ?? '/usr/local', 'lib'),
     // An upgrade keeps the old and the new program for a while.
     programSpace: 2 * programBytes(),
     flagsFile: FLAGS_FILE,
     configFile: CONFIG_FILE,
-    kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
+    kubeletUnit: options.kubeletUnit ?? USUAL_UNIT,
     kubeletFiles: KUBELET_FILES,
     procRoot: '/proc',
     systemdFolder: '/run/systemd/system',
@@ -67,11 +80,23 @@ export function thisNode(options: NodeOptions): Node {
 }
 
 /**
+ * The node, with what the options leave open as it is found: the unit of kubelet, its runtime, and the folder of the
+ * program. Throws UsageError.
+ */
+export async function foundNode(options: NodeOptions): Promise<Node> {
+  const kubeletUnit = options.kubeletUnit ?? (await findKubeletUnit());
+  const prefix = await findPrefix((folder) => hasProgram(join(folder, 'lib/cri-resize-shim')));
+  const node = thisNode({ ...options, kubeletUnit, prefix });
+  if (options.containerRuntimeEndpoint !== undefined) return node;
+  return { ...node, containerd: (await runtimeOfKubelet(node)) ?? node.containerd };
+}
+
+/**
  * The node as the configuration of the service describes it. Options take precedence. With an invalid configuration,
  * the defaults apply: a check reports it. Throws UsageError.
  */
 export async function configuredNode(options: NodeOptions): Promise<Node> {
-  return thisNode({ ...(await validSettings()), ...options });
+  return foundNode({ ...(await validSettings()), ...options });
 }
 
 async function validSettings(): Promise<NodeOptions> {
@@ -86,7 +111,8 @@ async function validSettings(): Promise<NodeOptions> {
 /** The service settings that the installation uses. */
 export interface ServiceSettings {
   readonly listen: string;
-  readonly containerRuntimeEndpoint: string;
+  /** Absent if no flag and no file sets it: then the runtime of kubelet is used. */
+  readonly containerRuntimeEndpoint?: string;
   readonly stateFolder: string;
   readonly kubeconfig: string;
 }
@@ -95,9 +121,10 @@ export interface ServiceSettings {
 export async function serviceSettings(flags: readonly string[]): Promise<ServiceSettings> {
   const { settings } = await effectiveSettings(flags);
   const of = (key: ConfigKey): string => String(settings.find((setting) => setting.key === key)?.value);
+  const isSet = settings.some(({ key, from }) => key === 'containerRuntimeEndpoint' && from !== 'default');
   return {
     listen: of('listen'),
-    containerRuntimeEndpoint: of('containerRuntimeEndpoint'),
+    ...(isSet && { containerRuntimeEndpoint: of('containerRuntimeEndpoint') }),
     stateFolder: of('stateFolder'),
     kubeconfig: of('kubeconfig'),
   };

@@ -162,7 +162,8 @@ export async function placedPod(kubectl: Kubectl, namespace: string | undefined,
 }
 
 /** The mount namespace of the host, as the installer enters it (hostPID). */
-const onHost = ['nsenter', '--target', '1', '--mount', '--'];
+const PATH = 'PATH=/usr/local/bin:/usr/bin:/bin:/opt/bin';
+const onHost = ['nsenter', '--target', '1', '--mount', '--', '/usr/bin/env', PATH];
 
 /** Runs the resizectl of a node, of the version that is installed there. */
 export const resizectlOn = (kubectl: Kubectl, installer: Installer, args: readonly string[]): Promise<Ended> =>

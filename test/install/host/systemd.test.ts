@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { expandGlob, flagsIn, serviceFlags, unitPlaces } from '../../../src/install/host/systemd.ts';
+import { expandGlob, flagsIn, serviceFlags, unitPlaces, withServiceFlags } from '../../../src/install/host/systemd.ts';
 
 let folder: string;
 
@@ -91,4 +91,23 @@ describe('places of the units', () => {
     dropIn('service.d/x', '[Service]', 'ProtectSystem=no');
     expect((await unitPlaces(folder)).writable).toEqual(['/']);
   });
+});
+
+test.each([
+  [undefined, ['--config', '/c'], 'CRI_RESIZE_SHIM_FLAGS="--config /c"\n'],
+  [
+    '# a\nCRI_RESIZE_SHIM_FLAGS="--config /c"\nX=1\n',
+    ['--a', 'b'],
+    '# a\nCRI_RESIZE_SHIM_FLAGS="--config /c --a b"\nX=1\n',
+  ],
+  ['CRI_RESIZE_SHIM_FLAGS=--config=/c\n', [], 'CRI_RESIZE_SHIM_FLAGS=--config=/c\n'],
+  ['X=1\n', ['--a'], 'X=1\nCRI_RESIZE_SHIM_FLAGS="--a"\n'],
+  [
+    'CRI_RESIZE_SHIM_FLAGS="--config \\\n/c"\n',
+    ['--a'],
+    'CRI_RESIZE_SHIM_FLAGS="--config \\\n/c"\nCRI_RESIZE_SHIM_FLAGS="--config /c --a"\n',
+  ],
+])('the environment file %j gets the flags %j', (text, more, expected) => {
+  expect(withServiceFlags(text, more)).toBe(expected);
+  expect(flagsIn(expected).slice(-more.length)).toEqual(more.length === 0 ? flagsIn(expected) : more);
 });

@@ -184,12 +184,13 @@ describe('checks of the configuration', () => {
   });
 
   test('check installation warns about two installations', async () => {
-    const folders = { package: fake.at('package'), own: fake.at('own') };
-    expect(await checkInstallation(folders)).toMatchObject({ result: 'ok', found: 'none' });
+    const folders = { package: fake.at('package'), own: fake.at('cri-resize-shim') };
+    const looked = (): Promise<Finding> => checkInstallation(fake.folder, folders.package);
+    expect(await looked()).toMatchObject({ result: 'ok', found: 'none' });
     fake.put('package/package.json', '{}');
-    expect(await checkInstallation(folders)).toMatchObject({ result: 'ok', found: `package at ${folders.package}` });
-    fake.put('own/package.json', '{}');
-    const both = await checkInstallation(folders);
+    expect(await looked()).toMatchObject({ result: 'ok', found: `package at ${folders.package}` });
+    fake.put('cri-resize-shim/package.json', '{}');
+    const both = await looked();
     expect(both.result).toBe('warning');
     expect(both.found).toContain(folders.package);
     expect(both.found).toContain(folders.own);

@@ -199,14 +199,14 @@ describe('owner of an installation', () => {
 
   test.each([
     [[], 'ok', 'none'],
-    [[`own/${PROGRAM_FOLDER}`], 'ok', 'own'],
-    [[`own/${EXECUTABLE}`], 'ok', 'own'],
+    [[`own/cri-resize-shim/${PROGRAM_FOLDER}`], 'ok', 'own'],
+    [[`own/cri-resize-shim/${EXECUTABLE}`], 'ok', 'own'],
     [[`package/${PROGRAM_FOLDER}`], 'ok', 'package at '],
-    [[`package/${PROGRAM_FOLDER}`, `own/${PROGRAM_FOLDER}`], 'warning', 'two: '],
-    [[`package/${PROGRAM_FOLDER}`, `own/${EXECUTABLE}`], 'warning', 'two: '],
+    [[`package/${PROGRAM_FOLDER}`, `own/cri-resize-shim/${PROGRAM_FOLDER}`], 'warning', 'two: '],
+    [[`package/${PROGRAM_FOLDER}`, `own/cri-resize-shim/${EXECUTABLE}`], 'warning', 'two: '],
   ])('check installation with the files %j is %s: %s', async (files, result, found) => {
     for (const file of files) fake.put(file, '');
-    expect(await checkInstallation({ package: fake.at('package'), own: fake.at('own') })).toMatchObject({
+    expect(await checkInstallation(fake.at('own'), fake.at('package'))).toMatchObject({
       ...{ check: 'installation', result },
       found: expect.stringContaining(found) as string,
     });

@@ -64,7 +64,7 @@ const hasPod = (flags: string, namespace = 'default'): void => {
   answers[`get pod web ${flags}${END}`] = [0, JSON.stringify(pod)];
 };
 const onNode = (node: string, words: string): string =>
-  `exec --namespace=cri-resize-shim installer-${node} --container=installer -- nsenter --target 1 --mount -- resizectl ${words}`;
+  `exec --namespace=cri-resize-shim installer-${node} --container=installer -- nsenter --target 1 --mount -- /usr/bin/env PATH=/usr/local/bin:/usr/bin:/bin:/opt/bin resizectl ${words}`;
 
 describe('status and plan', () => {
   beforeEach(() => hasInstallers(installer('n1'), installer('n2')));

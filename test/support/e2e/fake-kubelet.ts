@@ -1,15 +1,21 @@
 // A fake kubelet for tests that replace the runtime. systemd starts it. It dials the endpoint of its flag, of the last
 // drop-in that sets one, or of its configuration, lists pods every second, and writes the result of each call as a line
-// of JSON with time, endpoint, and pods or error.
-import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+// of JSON with time, endpoint, and pods or error. With --fake-k3s=SOCKET, it is the kubelet in the process of k3s,
+// which hides its flags and serves a containerd of its own there.
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { dirname } from 'node:path';
 import { Client, credentials } from '@grpc/grpc-js';
-
-// The shim finds kubelet by the name of its process. Node has named it after its main thread.
-writeFileSync('/proc/self/comm', 'kubelet');
 
 const [log = '', refuses = '', ...flags] = process.argv.slice(2);
 const flag = (name: string): string | undefined =>
   flags.findLast((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
+const embedded = flag('fake-k3s');
+if (embedded !== undefined) process.title = '/usr/local/bin/k3s server';
+// The shim finds kubelet by the name of its process. Node has named it after its main thread.
+writeFileSync('/proc/self/comm', embedded === undefined ? 'kubelet' : 'k3s-server');
+if (embedded !== undefined) serveContainerd(embedded);
+
 const [config, configDir] = [flag('config'), flag('config-dir')];
 const names = configDir === undefined ? [] : readdirSync(configDir).filter((name) => name.endsWith('.conf'));
 const dropIns = names.toSorted().map((name) => `${configDir}/${name}`);
@@ -23,6 +29,18 @@ const note = (entry: object): void =>
 if (existsSync(refuses) && readFileSync(refuses, 'utf8').trim() === endpoint) {
   process.stderr.write(`no runtime at ${endpoint}\n`);
   process.exit(1);
+}
+
+/** Serves the node's containerd at another socket, until this process ends. */
+function serveContainerd(socket: string): void {
+  mkdirSync(dirname(socket), { recursive: true });
+  rmSync(socket, { force: true });
+  const server = createServer((one) => {
+    const other = connect('/run/containerd/containerd.sock');
+    one.pipe(other).pipe(one);
+    for (const end of [one, other]) end.on('error', () => (one.destroy(), other.destroy()));
+  });
+  server.listen(socket);
 }
 
 const client = new Client(endpoint, credentials.createInsecure());

@@ -27,17 +27,22 @@ containerRuntimeEndpoint: ${CONTAINERD} # set by the installer
 maxPods: 110
 `;
 
-export async function startKubelet(...flags: readonly string[]): Promise<void> {
-  writeFileSync(CONFIG, kubeletConfig);
+/** Returns the command line of the fake kubelet, with its program in place. */
+export function kubeletCommand(...flags: readonly string[]): string {
   mkdirSync(dirname(PROGRAM), { recursive: true });
   rmSync(PROGRAM, { force: true });
   symlinkSync(process.execPath, PROGRAM);
-  const command = [PROGRAM, resolve('dist/tools/fake-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
+  rmSync(LOG, { force: true });
+  return [PROGRAM, resolve('dist/tools/fake-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
+}
+
+export async function startKubelet(...flags: readonly string[]): Promise<void> {
+  writeFileSync(CONFIG, kubeletConfig);
+  const command = kubeletCommand(...flags);
   writeFileSync(
     UNIT,
     `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\nRestartSec=1\n`,
   );
-  rmSync(LOG, { force: true });
   await execa('systemctl', ['daemon-reload']);
   await execa('systemctl', ['start', 'kubelet.service']);
   await calledThrough(CONTAINERD);
@@ -84,7 +89,8 @@ export async function removePackage(): Promise<void> {
 
 /** Stops the fake kubelet and removes everything that an installation may have left. */
 export async function stopKubelet(): Promise<void> {
-  await execa('systemctl', ['stop', 'kubelet.service']);
+  // On some platforms there is no such unit.
+  await execa('systemctl', ['stop', 'kubelet.service'], { reject: false });
   for (const path of [UNIT, `${UNIT}.d`, dirname(SETTINGS), FLAGS, REFUSES])
     rmSync(path, { recursive: true, force: true });
   await execa('systemctl', ['daemon-reload']);

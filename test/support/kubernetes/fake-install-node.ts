@@ -77,6 +77,7 @@ export class FakeInstallNode {
       configText: '# all defaults\n',
       isConfigGiven: false,
       flagsFile: this.at('etc/flags'),
+      runtimeFlags: [],
       kubeconfig: { path: this.at('provided/kubeconfig'), isUsed: false },
       commandFile: this.at('bin/resizectl'),
       wait: { timeoutMs: 60_000, signal: new AbortController().signal },

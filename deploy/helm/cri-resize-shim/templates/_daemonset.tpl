@@ -77,8 +77,12 @@ spec:
           command: [node, /usr/local/lib/cri-resize-shim/dist/cri-resize-shim-installer.js]
           args:
             - --node-name=$(NODE_NAME)
-            - {{ printf "--kubelet-unit=%s" $values.kubeletUnit | quote }}
-            - --timeout={{ $values.timeout }}
+            {{- with $values.kubeletUnit }}
+            - {{ printf "--kubelet-unit=%s" . | quote }}
+            {{- end }}
+            {{- with $values.timeout }}
+            - --timeout={{ . }}
+            {{- end }}
             {{- if $isInstaller }}
             - --config=/etc/cri-resize-shim/config.yaml
             {{- if $values.repairDrift }}

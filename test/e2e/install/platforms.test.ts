@@ -1,0 +1,200 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { CriClient } from '../../support/cri/client.ts';
+import type { RunningPod } from '../../support/cri/pod.ts';
+import {
+  CONFIG,
+  calledThrough,
+  FLAGS,
+  kubeletCommand,
+  OURS,
+  property,
+  startKubelet,
+  states,
+  stopKubelet,
+} from '../../support/e2e/kubelet-unit.ts';
+import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
+
+/**
+ * Nodes that are laid out as a platform lays them out, with a fake kubelet. The commands are those of the platform's
+ * page in docs/install, in their order.
+ */
+
+// On a node where systemd is the first process: npm run node -- --init systemd
+
+const on = ['active', 'active', 'active'];
+const off = ['inactive', 'inactive', 'inactive'];
+const UNITS = '/etc/systemd/system';
+
+let direct: CriClient;
+let pod: RunningPod;
+/** Removes the layout of the test. */
+let undo: (() => Promise<unknown>)[];
+
+beforeAll(async () => {
+  ({ direct, pod } = await startSystemdNode(['a']));
+});
+afterAll(async () => {
+  await pod.remove();
+  direct.close();
+});
+beforeEach(() => (undo = []));
+afterEach(async () => {
+  await execa('node', ['dist/resizectl.js', 'uninstall'], { reject: false });
+  for (const step of undo.toReversed()) await step();
+  await stopKubelet();
+});
+
+/** Runs the next command of a page, which has to be this one. Returns its output. */
+function commandsOf(page: string): (command: string) => Promise<string> {
+  const text = readFileSync(`docs/install/${page}.md`, 'utf8');
+  const commands = [...text.matchAll(/^ {4}(resizectl .*)$/gm)].map(([, line]) => line);
+  return async (command) => {
+    expect(commands.shift()).toBe(command);
+    const words = ['dist/resizectl.js', ...command.split(' ').slice(1)];
+    const { all, exitCode } = await execa('node', words, { reject: false, all: true });
+    expect(exitCode, all).toBe(0);
+    return all;
+  };
+}
+
+/** Creates a unit, starts it, and waits until its kubelet calls the runtime. */
+async function startUnit(unit: string, service: readonly string[], runtime: string): Promise<void> {
+  writeFileSync(
+    join(UNITS, unit),
+    `[Unit]\nStartLimitIntervalSec=0\n[Service]\n${service.join('\n')}\nRestart=always\n`,
+  );
+  undo.push(async () => {
+    await execa('systemctl', ['stop', unit]);
+    rmSync(join(UNITS, unit));
+    await execa('systemctl', ['daemon-reload']);
+  });
+  await execa('systemctl', ['daemon-reload']);
+  await execa('systemctl', ['start', unit]);
+  await calledThrough(runtime);
+}
+
+function put(path: string, text: string, mode = 0o644): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text, { mode });
+  undo.push(() => rm(path, { force: true }));
+}
+
+/** The drop-in that k3s and RKE2 write at each start. */
+const defaults = (socket: string): string =>
+  `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${socket}\n`;
+
+/** Runs the commands of a page, and restarts the unit of kubelet in between. */
+async function follow(page: string, unit: string, runtime: string): Promise<void> {
+  const next = commandsOf(page);
+  const processes = pod.read('cgroup.procs', 'a');
+  await next('resizectl install');
+  expect([await states(), await property('cri-resize-shim.service', 'ActiveState')]).toEqual([on, 'active']);
+  await calledThrough(OURS);
+  expect(await next('resizectl doctor')).toMatch(/^kubelet +ok +uses the shim/m);
+  // The platform's own restart, with which a containerd of its own restarts as well.
+  await execa('systemctl', ['restart', unit]);
+  await calledThrough(OURS);
+  // The platform's upgrade starts the new program in the same unit, after it has written its own files.
+  await next('resizectl uninstall');
+  await calledThrough(runtime);
+  expect(await states()).toEqual(off);
+  expect(pod.read('cgroup.procs', 'a')).toBe(processes);
+}
+
+const K3S = '/run/k3s/containerd/containerd.sock';
+
+test('install: on k3s, one command finds its unit, its drop-ins and its containerd, which ends with each restart', async () => {
+  const folder = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
+  put(`${folder}/00-k3s-defaults.conf`, defaults(K3S), 0o600);
+  const start = `ExecStart=${kubeletCommand(`--config-dir=${folder}`, `--fake-k3s=${K3S}`)}`;
+  await startUnit('k3s.service', [start, 'KillMode=process'], `unix://${K3S}`);
+  undo.push(() => rm(dirname(FLAGS) + '/cri-resize-shim', { force: true }));
+  await follow('k3s', 'k3s.service', `unix://${K3S}`);
+  expect(readFileSync(FLAGS, 'utf8')).toBe(
+    `CRI_RESIZE_SHIM_FLAGS="--config /etc/cri-resize-shim/config.yaml --container-runtime-endpoint unix://${K3S}"\n`,
+  );
+  expect(existsSync(`${folder}/99-cri-resize-shim.conf`)).toBe(false);
+});
+
+test('install: on RKE2, one command finds the unit that runs, and the kubelet that it has started', async () => {
+  const folder = '/var/lib/rancher/rke2/agent/etc/kubelet.conf.d';
+  put(`${folder}/00-rke2-defaults.conf`, defaults(K3S), 0o600);
+  // The containerd of RKE2 is a process of its own below the same unit.
+  const command = kubeletCommand(`--config-dir=${folder}`);
+  const containerd = join('/opt/fake-kubelet', 'containerd.mjs');
+  put(
+    containerd,
+    `import { connect, createServer } from 'node:net';
+createServer((one) => {
+  const other = connect('/run/containerd/containerd.sock');
+  one.pipe(other).pipe(one);
+  for (const end of [one, other]) end.on('error', () => (one.destroy(), other.destroy()));
+}).listen('${K3S}');\n`,
+  );
+  put(
+    '/usr/local/bin/rke2',
+    `#!/bin/sh\nmkdir -p ${dirname(K3S)}; rm -f ${K3S}\n${process.execPath} ${containerd} &\nuntil [ -S ${K3S} ]; do sleep 0.1; done\n${command} &\nwait\n`,
+    0o755,
+  );
+  writeFileSync(join(UNITS, 'rke2-agent.service'), '[Service]\nExecStart=/bin/false\n');
+  undo.push(() => rm(join(UNITS, 'rke2-agent.service')));
+  await startUnit('rke2-server.service', ['ExecStart=/usr/local/bin/rke2 server'], `unix://${K3S}`);
+  await follow('rke2', 'rke2-server.service', `unix://${K3S}`);
+});
+
+test('install: on AKS, one command changes the drop-in that has the flag', async () => {
+  const flags = '--runtime-request-timeout=15m --container-runtime-endpoint=unix:///run/containerd/containerd.sock';
+  const dropIn = join(UNITS, 'kubelet.service.d/10-containerd-base-flag.conf');
+  const text = `[Service]\nEnvironment=KUBELET_CONTAINERD_FLAGS="${flags}"\n`;
+  put(dropIn, text);
+  await startUnit(
+    'kubelet.service',
+    [`ExecStart=${kubeletCommand()} $KUBELET_CONTAINERD_FLAGS`],
+    'unix:///run/containerd/containerd.sock',
+  );
+  await follow('aks', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
+  expect(readFileSync(dropIn, 'utf8')).toBe(text);
+});
+
+test('install: on Flatcar, whose /usr is read-only, one command installs the program below /opt', async () => {
+  await startKubelet(`--config=${CONFIG}`);
+  await execa('mount', ['--bind', '/usr/local', '/usr/local']);
+  undo.push(() => execa('umount', ['/usr/local']));
+  await execa('mount', ['-o', 'remount,bind,ro', '/usr/local']);
+  await follow('flatcar', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
+  expect([existsSync('/opt/lib/cri-resize-shim'), existsSync('/opt/bin/resizectl')]).toEqual([false, false]);
+});
+
+test('install: on a node of kubeadm, one command sets the endpoint in the configuration of kubelet', async () => {
+  await startKubelet(`--config=${CONFIG}`);
+  const before = readFileSync(CONFIG, 'utf8');
+  await follow('kubeadm', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
+  expect(readFileSync(CONFIG, 'utf8')).toBe(before);
+});
+
+test('install: on EKS, one command writes a drop-in where kubelet has a folder for them', async () => {
+  const folder = '/etc/kubernetes/kubelet/config.json.d';
+  put(
+    '/etc/kubernetes/kubelet/config.json',
+    '{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","containerRuntimeEndpoint":"unix:///run/containerd/containerd.sock"}\n',
+  );
+  put(
+    `${folder}/40-nodeadm.conf`,
+    '{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","maxPods":58}\n',
+  );
+  put(
+    '/etc/eks/kubelet/environment',
+    `NODEADM_KUBELET_ARGS=--config=/etc/kubernetes/kubelet/config.json --config-dir=${folder}\n`,
+  );
+  await startUnit(
+    'kubelet.service',
+    ['EnvironmentFile=/etc/eks/kubelet/environment', `ExecStart=${kubeletCommand()} $NODEADM_KUBELET_ARGS`],
+    'unix:///run/containerd/containerd.sock',
+  );
+  await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
+  expect(existsSync(`${folder}/99-cri-resize-shim.conf`)).toBe(false);
+});
