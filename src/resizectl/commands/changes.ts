@@ -83,7 +83,7 @@ const parts: readonly string[] = ['cpu', 'memory', 'limits', 'requests'];
 const repeated = (text: string): UsageError => new UsageError(`${text.split('=', 1).join('')} is set twice`);
 
 function parseAmount(key: string, field: 'limits' | 'requests', resource: 'cpu' | 'memory', text: string): string {
-  if (field === 'limits' && (text === 'max' || text === '-1')) return 'max';
+  if (field === 'limits' && text === 'max') return 'max';
   const value = resource === 'cpu' ? parseMilli(text) : parseQuantity(text);
   if (value === undefined) {
     const expected = resource === 'cpu' ? 'CPUs such as 500m or 1.5' : 'an amount of memory such as 256Mi or 1G';

@@ -16,7 +16,7 @@ describe('parseChanges', () => {
   test('reads limits, requests and sizes of containers, pod and volumes', () => {
     const changes = parseChanges([
       ...['app.cpu=500m', 'app.memory=256Mi', 'app.requests.cpu=0.25', 'side.limits.memory=1e8', 'side.cpu=max'],
-      ...['pod.memory=1Gi', 'pod.requests.memory=512Mi', 'volume.cache=50%/app', 'volume.tmp=follow', 'pod.cpu=-1'],
+      ...['pod.memory=1Gi', 'pod.requests.memory=512Mi', 'volume.cache=50%/app', 'volume.tmp=follow', 'pod.cpu=max'],
     ]);
     expect(changes).toEqual({
       resources: { limits: { memory: '1Gi', cpu: 'max' }, requests: { memory: '512Mi' } },
@@ -57,6 +57,8 @@ describe('parseChanges', () => {
     ['pod/app.cpu=1', /^invalid change/],
     ['app.cpu=fast', /^app\.cpu: invalid quantity "fast": expected CPUs such as 500m or 1\.5, or max for no limit$/],
     ['app.memory=-5', /^app\.memory: invalid quantity "-5"/],
+    ['app.memory=-1', /^app\.memory: invalid quantity "-1": .*, or max for no limit$/],
+    ['pod.cpu=-1', /^pod\.cpu: invalid quantity "-1": .*, or max for no limit$/],
     [
       'app.requests.memory=max',
       /^app\.requests\.memory: invalid quantity "max": expected an amount of memory such as 256Mi or 1G$/,
