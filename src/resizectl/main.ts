@@ -45,6 +45,11 @@ process.stdout.on('error', (error) => {
 // A reader of the messages that has closed its end of the pipe must not end the command half way.
 process.stderr.on('error', () => undefined);
 
+/** The major version that package.json requires (engines). */
+const LEAST_NODE = 24;
+const OTHER_NODES =
+  'in a checkout: ./node_modules/.bin/node dist/resizectl.js; the .deb and the single executable have their own';
+
 /** kubectl finds its plugins by their names (docs/resizectl.md). */
 const isPlugin = (path = ''): boolean => /^kubectl-resizectl(?:\.js)?$/.test(basename(path));
 
@@ -55,6 +60,11 @@ void start();
 async function start(): Promise<void> {
   // The name of this client in the history. The default would be the name of Node's main thread.
   process.title = 'resizectl';
+  if (Number.parseInt(process.versions.node, 10) < LEAST_NODE) {
+    say(`Node ${process.versions.node} is too old: run it with Node ${LEAST_NODE} or later (${OTHER_NODES})`);
+    process.exitCode = Exit.usage;
+    return;
+  }
   let endpoint = '';
   if (isPlugin(process.argv[1])) {
     const { runPlugin } = await import('./plugin/plugin.ts');

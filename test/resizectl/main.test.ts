@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, rmSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildProgram } from '../support/daemon/build-program.ts';
@@ -30,6 +30,21 @@ async function codeOf(child: ReturnType<typeof resizectl>): Promise<unknown> {
   const [code] = (await once(child, 'exit')) as [number | null];
   return code;
 }
+
+test('an unsuitable Node ends every command with one line that says which Node it needs', async () => {
+  const older = "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '22.9.0' } });";
+  const file = `${program}.cjs`;
+  writeFileSync(file, older);
+  const child = spawn(process.execPath, ['--require', file, program, 'doctor'], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const [code, said] = await Promise.all([codeOf(child), text(child.stderr)]);
+  rmSync(file);
+  expect([code, said]).toEqual([
+    2,
+    expect.stringMatching(/^resizectl: Node 22\.9\.0 is too old: run it with Node 24 or later .*\n$/),
+  ]);
+});
 
 test('a failed write of the output is an error with exit code 1', async () => {
   const full = openSync('/dev/full', 'w');

@@ -1,4 +1,5 @@
-import { glob, rm, rmdir } from 'node:fs/promises';
+import { promises } from 'node:fs';
+import { rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf, syncFolder } from '../../core/index.ts';
@@ -117,7 +118,8 @@ export function starting({ node, wait, unitFolder }: Site, before: UnitsState): 
 
 /** Writes the links of enabled units to the disk: kubelet's file may be on another one, and there before them. */
 async function syncLinks(unitFolder: string): Promise<void> {
-  for await (const folder of glob(join(unitFolder, '*.wants'))) await syncFolder(folder).catch(ignoreNoFolder);
+  // Not imported by name, which would end the program of Node 20 before it can say that it needs a later one.
+  for await (const folder of promises.glob(join(unitFolder, '*.wants'))) await syncFolder(folder).catch(ignoreNoFolder);
   await syncFolder(unitFolder);
 }
 

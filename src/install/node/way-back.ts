@@ -1,4 +1,5 @@
-import { glob, readFile, stat } from 'node:fs/promises';
+import { promises } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { MiB, SS_CONNECTED, unixSockets } from '../../core/index.ts';
 import { type EndpointChain, layerName } from '../../kubelet/endpoint/chain.ts';
@@ -165,7 +166,7 @@ async function otherFiles({ kubeletFiles, listen }: Node, files: readonly string
 /** Returns the first file that contains the shim's socket outside of comments. */
 async function fileWith({ kubeletFiles, listen }: Node): Promise<string | undefined> {
   for (const pattern of kubeletFiles)
-    for await (const path of glob([pattern, `${pattern}/*`])) if (await hasText(path, listen)) return path;
+    for await (const path of promises.glob([pattern, `${pattern}/*`])) if (await hasText(path, listen)) return path;
   return undefined;
 }
 
