@@ -108,7 +108,8 @@ describe('a stop signal', () => {
     await ended;
     expect(received).toEqual(['first', 'last']);
     expect(await program.exited).toEqual({ code: 0, signal: null });
-    expect(program.log.map(({ level, msg }) => `${level} ${msg}`).slice(-1)).toEqual(['info stopped']);
+    // Not always the last line: a recovery that has begun may end later.
+    expect(program.log.map(({ level, msg }) => `${level} ${msg}`)).toContain('info stopped');
     // No call was cut off. Other warnings are possible, because this backend has no pods.
     expect(program.log.filter(({ level, cut }) => level === 'warn' && cut !== undefined)).toEqual([]);
   });
