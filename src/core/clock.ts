@@ -29,3 +29,12 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** The clocks of the system, with timers that keep the process alive: for a program that only waits. */
+export const patientClock: Clock = {
+  ...systemClock,
+  after(ms, action) {
+    const timer = setTimeout(action, ms);
+    return () => clearTimeout(timer);
+  },
+};

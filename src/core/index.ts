@@ -2,7 +2,7 @@
  * The parts that all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes,
  * log and counters, the configuration, systemd.
  */
-export { type Clock, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
+export { type Clock, patientClock, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
 export { configurationExample } from './config/documentation.ts';
 export { parseDuration } from './config/duration.ts';
 export { ConfigError } from './config/errors.ts';

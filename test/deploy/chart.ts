@@ -76,8 +76,9 @@ function checkTimes(job: number): void {
 
 async function checkCanary(render: Render): Promise<void> {
   const nodeSelector = { pool: 'a' };
-  const canary = { nodeSelector, image: { tag: '10' }, config: { logLevel: 'debug' } };
-  const all = await render({ image: { tag: '9' }, config: { shutdownTimeout: '9s' }, canary }, []);
+  const canary = { nodeSelector, image: { tag: '10' }, config: { logLevel: 'debug', intercept: false } };
+  const config = { shutdownTimeout: '9s', intercept: true };
+  const all = await render({ image: { tag: '9' }, config, canary }, []);
   const named = (kind: string, name: string): Manifest =>
     all.find((manifest) => manifest.kind === kind && manifest.metadata.name === name)!;
   const pod = (name: string): DaemonSet['spec']['template']['spec'] =>
@@ -96,8 +97,8 @@ async function checkCanary(render: Render): Promise<void> {
   const configs = ['cri-resize-shim-canary', 'cri-resize-shim'].map(
     (name) => (named('ConfigMap', name)['data'] as Record<string, string>)['config.yaml'],
   );
-  assert.match(configs[0] ?? '', /\nlogLevel: debug\nshutdownTimeout: 9s\n$/);
-  assert.match(configs[1] ?? '', /\nshutdownTimeout: 9s\n$/);
+  assert.match(configs[0] ?? '', /\nintercept: false\nlogLevel: debug\nshutdownTimeout: 9s\n$/);
+  assert.match(configs[1] ?? '', /\nintercept: true\nshutdownTimeout: 9s\n$/);
   const [job] = (named('Job', 'cri-resize-shim-restore') as DaemonSet).spec.template.spec.containers;
   assert.deepEqual(job?.args.slice(1), ['cri-resize-shim-installer', 'cri-resize-shim-canary']);
 }
@@ -200,6 +201,8 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ rollout: { parallel: 1 } }, /rollout/],
   [{ minReadySeconds: -1 }, /minReadySeconds/],
   [{ canary: { config: { logLevel: 'loud' } } }, /logLevel/],
+  [{ label: { uninstallValue: 'true' } }, /uninstallValue/],
+  [{ nodeSelector: { a: 'b' }, canary: { nodeSelector: { a: 'c' } } }, /canary\.nodeSelector/],
   [{ canary: { nodeSelector: { 'cri-resize-shim.io/install': 'true' } } }, /nodeSelector/],
   [
     {

@@ -176,15 +176,15 @@ export function flagsIn(text: string): readonly string[] {
   return inside.split(/\s+/).filter((word) => word !== '');
 }
 
-/** Returns an environment file with further flags of the service. @param text undefined: there is no file yet */
+/**
+ * Returns an environment file with further flags of the service, in a line at its end, which takes precedence over
+ * earlier ones. @param text undefined: there is no file yet
+ */
 export function withServiceFlags(text: string | undefined, more: readonly string[]): string {
-  const line = `CRI_RESIZE_SHIM_FLAGS="${[...flagsIn(text ?? ''), ...more].join(' ')}"`;
-  if (text === undefined) return `${line}\n`;
-  if (more.length === 0) return text;
-  const lines = text.replace(/\n$/, '').split('\n');
-  const at = lines.findLastIndex((one) => /^\s*CRI_RESIZE_SHIM_FLAGS\s*=.*[^\\]$/.test(one));
-  // The last line applies.
-  return `${(at < 0 ? [...lines, line] : lines.with(at, line)).join('\n')}\n`;
+  if (text !== undefined && more.length === 0) return text;
+  const line = `CRI_RESIZE_SHIM_FLAGS="${[...flagsIn(text ?? ''), ...more].join(' ')}"\n`;
+  // An empty line ends a line that is continued by a backslash.
+  return text === undefined ? line : `${text.replace(/\n?$/, '\n')}${/\\\n?$/.test(text) ? '\n' : ''}${line}`;
 }
 
 const hasWildcard = (text: string): boolean => /[*?[]/.test(text);

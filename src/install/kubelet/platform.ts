@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
+import { bypassTarget } from '../../core/index.ts';
 import { isSameSocket, socketPathOf } from '../../kubelet/endpoint/paths.ts';
 import type { Node } from '../host/site.ts';
 import { systemctl } from '../host/systemd.ts';
@@ -37,15 +38,17 @@ export async function findKubeletUnit(): Promise<string> {
 }
 
 /**
- * Returns the socket of the runtime that kubelet uses, if it is not the shim and kubelet runs. Undefined if it is not
- * known: the checks say why.
+ * Returns the socket of the runtime that kubelet uses, or that the shim leads it to. Undefined if it is not known, as
+ * without a running kubelet: the checks say why.
+ * @param bypassFile the file with the socket that the shim has used last
  */
-export async function runtimeOfKubelet(node: Node): Promise<string | undefined> {
+export async function runtimeOfKubelet(node: Node, bypassFile: string): Promise<string | undefined> {
   const found = await findKubelet(node).catch(() => undefined);
   if (found?.kind !== 'running') return undefined;
   const { endpoint } = found.kubelet;
   const path = socketPathOf(endpoint);
-  return path.startsWith('/') && !(await isSameSocket(path, node.listen)) ? path : undefined;
+  if (await isSameSocket(path, node.listen)) return bypassTarget(bypassFile);
+  return path.startsWith('/') ? path : undefined;
 }
 
 const PREFIXES = ['/usr/local', '/opt'] as const;

@@ -137,11 +137,11 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
 }
 
 /** Throws Refusal if the shim would use another containerd than kubelet, which would lose sight of its pods. */
-async function refuseOtherRuntime({ node, configFile }: Site, { endpoint }: Kubelet): Promise<void> {
+async function refuseOtherRuntime({ node, configFile, flagsFile }: Site, { endpoint }: Kubelet): Promise<void> {
   if (await isSameSocket(endpoint, node.containerd)) return;
   throw new Refusal(
     `kubelet uses ${endpoint}, but the shim would use unix://${node.containerd}`,
-    `write "containerRuntimeEndpoint: ${endpoint}" to ${configFile}, and try again`,
+    `set containerRuntimeEndpoint: ${endpoint} in ${configFile}, or in ${flagsFile} if it has that flag, and try again`,
   );
 }
 

@@ -84,8 +84,8 @@ export type Outcome =
 
 /** The exit codes of env (env(1)) for a program that does not start: another C library, or noexec. */
 const NOT_STARTED = [126, 127];
-/** systemd-run has started nothing: systemd does not answer, or the unit of an earlier pod runs. */
-const NO_UNIT = /^Failed to (?:start transient|connect)/;
+/** Nothing was started: the host cannot be entered, systemd does not answer, or the unit of an earlier pod runs. */
+const NO_UNIT = /^(?:nsenter: |Failed to (?:start transient|connect|create bus))/;
 
 /** Returns the outcome of an installation or removal, by the exit code and the lines of resizectl. */
 export function outcomeOf({ code, lines }: CommandResult): Outcome {
@@ -94,7 +94,8 @@ export function outcomeOf({ code, lines }: CommandResult): Outcome {
   const why =
     output.filter((line) => /^(?:failed: |NOT rolled back: |left in place: |resizectl: )/.test(line)).join('; ') ||
     (output.at(-1) ?? `resizectl ended with exit code ${code}`);
-  if (NOT_STARTED.includes(code)) return { kind: 'refused', why: `the image's Node does not run on this host: ${why}` };
   const isUnchanged = code === Exit.usage || code === Exit.busy || output.some((line) => NO_UNIT.test(line));
-  return { kind: isUnchanged ? 'refused' : 'failed', why };
+  if (isUnchanged) return { kind: 'refused', why };
+  if (NOT_STARTED.includes(code)) return { kind: 'refused', why: `the image's Node does not run on this host: ${why}` };
+  return { kind: 'failed', why };
 }

@@ -10,7 +10,8 @@ export interface NodeProgram {
   readonly host: Host;
   /** Copies the program to the host for {@link Host.resizectl}, if it is not there, and removes it. */
   readonly stage: () => Promise<void>;
-  readonly unstage: () => Promise<void>;
+  /** With `all`, also removes what ended pods have left: no resizectl may run on the host then. */
+  readonly unstage: (all: boolean) => Promise<void>;
   /** Flags of `resizectl install` or `resizectl uninstall`. */
   readonly flags: readonly string[];
   /** Whether the API server reports the node as Ready. Rejects like Api. */
@@ -34,6 +35,10 @@ const RETRY_MS = 30_000;
 const CHECK_MS = 10_000;
 const CHECK_SETTLED_MS = 60_000;
 const SETTLED_MS = 300_000;
+/** How long a restart of the shim counts: longer than the failures of the readiness probe that make a pod unready. */
+const RESTARTED_MS = 30_000;
+/** The longest state, in characters. */
+const LONGEST_STATE = 1000;
 /** Time between two repairs: two programs that write the same file must not restart kubelet all the time. */
 const REPAIR_MS = 600_000;
 
@@ -45,48 +50,52 @@ const REPAIR_MS = 600_000;
 export async function keepNode(program: NodeProgram, stop: AbortSignal): Promise<never> {
   const { clock } = program;
   await told(program, `resizectl ${program.mode} runs on this node`);
+  // Left by an earlier pod with the same process ID, as before a reboot.
+  await unstaged(program, false);
   try {
     for (let repairFrom = 0; ; ) {
-      const outcome = await brought(program);
+      const outcome = await brought(program, stop);
       stop.throwIfAborted();
       if (outcome.kind === 'refused') {
         await told(program, outcome.why);
         await pause(clock, RETRY_MS, stop);
         continue;
       }
-      await unstaged(program);
+      await unstaged(program, true);
       if (outcome.kind === 'failed') await told(program, `${outcome.why}; delete this pod to try again`);
       while (outcome.kind === 'failed') await pause(clock, RETRY_MS, stop);
       await watched(program, repairFrom, stop);
       repairFrom = clock.now() + REPAIR_MS;
     }
   } finally {
-    await unstaged(program);
+    await unstaged(program, false);
   }
 }
 
 async function told({ say, report }: NodeProgram, state: string): Promise<void> {
-  const line = state.replaceAll(/\s+/g, ' ');
+  const line = state.replaceAll(/\s+/g, ' ').slice(0, LONGEST_STATE);
   say(line);
-  await report(line);
+  await report(line).catch((error: unknown) => say(`the state was not written: ${messageOf(error)}`));
 }
 
 /** Runs resizectl on the host. It changes nothing if the node is in its mode, as after a restart of the pod. */
-async function brought({ host, mode, flags, stage }: NodeProgram): Promise<Outcome> {
+async function brought({ host, mode, flags, stage }: NodeProgram, stop: AbortSignal): Promise<Outcome> {
   try {
     await stage();
   } catch (error) {
     return { kind: 'refused', why: messageOf(error) };
   }
+  stop.throwIfAborted();
   try {
     return outcomeOf(await host.resizectl([mode, ...flags]));
   } catch (error) {
-    return { kind: 'failed', why: messageOf(error) };
+    // The wait for resizectl was killed, which may still run: the next try says so.
+    return { kind: 'refused', why: messageOf(error) };
   }
 }
 
-async function unstaged({ unstage, say }: NodeProgram): Promise<void> {
-  await unstage().catch((error: unknown) => say(`the staged program was not removed: ${messageOf(error)}`));
+async function unstaged({ unstage, say }: NodeProgram, all: boolean): Promise<void> {
+  await unstage(all).catch((error: unknown) => say(`the staged program was not removed: ${messageOf(error)}`));
 }
 
 /** A check of the node. */
@@ -95,13 +104,15 @@ interface Check {
   /** Whether kubelet is configured to use another runtime. */
   readonly isPast: boolean;
   readonly run: string;
+  /** Until when the last restart of the shim counts, in milliseconds of the clock. */
+  readonly restartedUntil: number;
 }
 
 /** Reports the state of the node. Resolves when the shim is to be installed again: after two checks that agree. */
 async function watched(program: NodeProgram, repairFrom: number, stop: AbortSignal): Promise<void> {
   const { clock, repairsDrift } = program;
   let since = clock.now();
-  for (let last: Check = { state: '', isPast: false, run: '' }; ; ) {
+  for (let last: Check = { state: '', isPast: false, run: '', restartedUntil: 0 }; ; ) {
     const check = await checked(program, last, stop);
     if (check.state !== last.state) {
       since = clock.now();
@@ -116,10 +127,9 @@ async function watched(program: NodeProgram, repairFrom: number, stop: AbortSign
 
 /** Checks the node. If the API server does not answer, the last state stays: an outage of it is none of the node. */
 async function checked(program: NodeProgram, last: Check, stop: AbortSignal): Promise<Check> {
-  const { host, mode } = program;
-  let found: { state: string; isPast: boolean; run: string } = { state: READY, isPast: false, run: last.run };
+  let found: Check = { ...last, state: READY, isPast: false };
   try {
-    if (mode === 'install') found = await checkedShim(await host.shim(), program, last);
+    found = await checkedShim(await program.host.shim(), program, last);
     if (found.state !== READY) return found;
   } catch (error) {
     return { ...found, state: messageOf(error) };
@@ -133,10 +143,14 @@ async function checked(program: NodeProgram, last: Check, stop: AbortSignal): Pr
   }
 }
 
-async function checkedShim({ isActive, run }: ShimRun, { drift }: NodeProgram, last: Check): Promise<Check> {
-  if (!isActive) return { state: 'the shim does not run', isPast: false, run };
+async function checkedShim({ isActive, run }: ShimRun, program: NodeProgram, last: Check): Promise<Check> {
+  const { mode, drift, clock } = program;
+  const now = clock.now();
+  const restartedUntil = last.run !== '' && run !== last.run ? now + RESTARTED_MS : last.restartedUntil;
+  const found = (state: string, isPast = false): Check => ({ state, isPast, run, restartedUntil });
+  if (mode === 'uninstall') return found(isActive ? 'the shim runs again' : READY);
+  if (!isActive) return found('the shim does not run');
   const { state, note } = await drift();
-  if (state !== 'shim') return { state: note, isPast: state === 'past', run };
-  const isRestarted = last.run !== '' && run !== last.run;
-  return { state: isRestarted ? 'the shim has ended and was started again' : READY, isPast: false, run };
+  if (state !== 'shim') return found(note, state === 'past');
+  return found(now < restartedUntil ? 'the shim has ended and was started again' : READY);
 }

@@ -2,9 +2,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parse } from 'yaml';
-import { type Clock, effectiveSettings, errnoOf, systemClock } from '../../core/index.ts';
-import { type DriftPlaces, driftOf, isShimEnabled } from '../../kubelet/endpoint/drift.ts';
-import { socketPathOf } from '../../kubelet/endpoint/paths.ts';
+import { errnoOf, patientClock } from '../../core/index.ts';
+import { driftOf, isShimEnabled, placesOf } from '../../kubelet/endpoint/drift.ts';
 import { apiOf, IN_CLUSTER, openConnection } from '../../kubernetes/index.ts';
 import { relayMetrics } from '../../monitoring/metrics-relay.ts';
 import { thisHost } from './host.ts';
@@ -22,17 +21,9 @@ const PROGRAM = '/usr/local/lib/cri-resize-shim';
 const STAGING = '/var/lib/cri-resize-shim-installer';
 /** Has the line `ready`, or why the pod is not ready. */
 const STATE_FILE = '/run/cri-resize-shim-installer/state';
+const NODE_CONFIG = '/etc/cri-resize-shim/config.yaml';
 /** The shim's socket for metrics on the host, as the chart configures it. */
 const SHIM_METRICS = '/run/cri-resize-shim/metrics.sock';
-
-/** Its timers keep the process alive, because nothing more does while it waits. */
-const patientClock: Clock = {
-  ...systemClock,
-  after(ms, action) {
-    const timer = setTimeout(action, ms);
-    return () => clearTimeout(timer);
-  },
-};
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -47,19 +38,10 @@ async function givenConfig(file: string): Promise<string | undefined> {
   }
 }
 
-/** Returns where the shim of this node has its socket and its state. Throws ConfigError. */
-async function driftPlaces(config: string | undefined): Promise<DriftPlaces> {
-  const { settings } = await effectiveSettings(config === undefined ? [] : ['--config', config]);
-  const of = (key: 'listen' | 'stateFolder'): string => String(settings.find((setting) => setting.key === key)?.value);
-  return {
-    ...{ procRoot: '/proc', hostRoot: HOST_ROOT },
-    listen: socketPathOf(of('listen')),
-    stateFolder: of('stateFolder'),
-  };
-}
-
 /** @param config the configuration file for the shim; undefined: the node keeps its own */
-function programOf(options: Options, config: string | undefined): NodeProgram {
+async function programOf(options: Options, config: string | undefined): Promise<NodeProgram> {
+  // Read once: a mounted file changes before this pod is replaced.
+  const given = config === undefined ? undefined : await placesOf(config, HOST_ROOT).catch(() => undefined);
   const { mode, nodeName, shimCredentials: credentials } = options;
   const own = stagingOf(STAGING, process.pid);
   const api = apiOf(() => openConnection(IN_CLUSTER));
@@ -74,10 +56,10 @@ function programOf(options: Options, config: string | undefined): NodeProgram {
     mode,
     host: thisHost(programIn(own), say),
     stage: () => stage({ from: PROGRAM, own, config, nodeName, credentials }),
-    unstage: () => unstage(STAGING, own),
+    unstage: (all) => unstage(STAGING, own, all),
     flags: mode === 'install' ? [...flags, ...staged] : flags,
     isNodeReady: (signal) => isNodeReady(api, nodeName, signal),
-    drift: async () => driftOf(await driftPlaces(config)),
+    drift: async () => driftOf(given ?? (await placesOf(join(HOST_ROOT, NODE_CONFIG), HOST_ROOT))),
     repairsDrift: options.repairDrift,
     report: (state) => writeFile(STATE_FILE, `${state}\n`),
     say,
@@ -102,7 +84,7 @@ async function main(): Promise<void> {
       ? undefined
       : await relayMetrics(options.metricsPort, join(HOST_ROOT, SHIM_METRICS), () => isShimEnabled(HOST_ROOT));
   try {
-    await keepNode(programOf(options, await givenConfig(options.config)), stop.signal);
+    await keepNode(await programOf(options, await givenConfig(options.config)), stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
     say(`${(stop.signal.reason as Error).message}: the node stays as it is`);

@@ -56,15 +56,15 @@ export async function stage({ from, own, config, nodeName, credentials }: Stagin
 }
 
 /**
- * Removes what this pod has staged, and what pods have left that have ended, for example by SIGKILL. Call it when no
- * resizectl runs on the host.
+ * Removes what this pod has staged. With `all`, also what pods have left that have ended, for example by SIGKILL: no
+ * resizectl may run on the host then.
  */
-export async function unstage(staging: string, own: string): Promise<void> {
+export async function unstage(staging: string, own: string, all: boolean): Promise<void> {
   for (const name of await readdir(staging)) {
     const [, pid] = FOLDER.exec(name) ?? [];
     const folder = join(staging, name);
     // If the ID was reused, the folder stays until the new process has ended.
-    if (pid === undefined || (folder !== own && (await exists(`/proc/${pid}`)))) continue;
+    if (pid === undefined || (folder !== own && (!all || (await exists(`/proc/${pid}`))))) continue;
     await rm(folder, { recursive: true, force: true });
   }
 }

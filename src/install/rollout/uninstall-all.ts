@@ -74,7 +74,9 @@ export async function uninstallAll(argv: readonly string[], context: Context, st
 /** Sets the mode of a DaemonSet. Returns how far its roll-out is; undefined once it has ended, or without it. */
 async function progress(api: Api, path: string, signal: AbortSignal): Promise<string | undefined> {
   const env = [{ name: 'INSTALLER_MODE', value: 'uninstall' }];
-  const body = { spec: { template: { spec: { containers: [{ name: 'installer', env }] } } } };
+  // A paused roll-out (OnDelete) would replace no pod.
+  const updateStrategy = { type: 'RollingUpdate' };
+  const body = { spec: { updateStrategy, template: { spec: { containers: [{ name: 'installer', env }] } } } };
   try {
     const response = await api({ method: 'PATCH', path, body, isStrategic: true, idleMs: IDLE_MS, signal });
     const { metadata, status } = parsedResponse(daemonSet, await readText(response, LONGEST), 'a DaemonSet');

@@ -1,6 +1,6 @@
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errnoOf } from '../../core/index.ts';
+import { effectiveSettings, errnoOf } from '../../core/index.ts';
 import { layerName, readEndpointChain } from './chain.ts';
 import { isSameSocket, type ProcessView, seenBy, socketPathOf, USED_FILE } from './paths.ts';
 import { findKubeletProcess } from './process.ts';
@@ -21,6 +21,20 @@ export interface DriftPlaces {
   readonly listen: string;
   /** The state folder of the shim on the host. */
   readonly stateFolder: string;
+}
+
+/**
+ * Returns the places of a shim with a configuration file. Rejects with ConfigError.
+ * @param config if it does not exist, the defaults apply
+ */
+export async function placesOf(config: string, hostRoot: string): Promise<DriftPlaces> {
+  const isThere = await lstat(config).then(
+    () => true,
+    () => false,
+  );
+  const { settings } = await effectiveSettings(isThere ? ['--config', config] : []);
+  const of = (key: 'listen' | 'stateFolder'): string => String(settings.find((setting) => setting.key === key)?.value);
+  return { procRoot: '/proc', hostRoot, listen: socketPathOf(of('listen')), stateFolder: of('stateFolder') };
 }
 
 /** Exists while the unit is enabled: systemctl(1), `enable`. */

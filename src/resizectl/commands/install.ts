@@ -37,6 +37,7 @@ import { sayingWaits } from '../waiting.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';
 import {
+  BYPASS_FILE,
   CONFIG_FILE,
   configuredNode,
   FLAGS_FILE,
@@ -211,7 +212,7 @@ export interface Places {
 const PLACES: Places = {
   configFile: CONFIG_FILE,
   flagsFile: FLAGS_FILE,
-  bypassFile: '/var/lib/cri-resize-shim-bypass/target',
+  bypassFile: BYPASS_FILE,
 };
 
 /** Returns an installation's site. Throws UsageError, or Refusal if the service would not use a given config. */

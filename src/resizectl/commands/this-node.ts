@@ -30,6 +30,8 @@ export interface NodeOptions {
 
 /** Environment file of the service. */
 export const FLAGS_FILE = '/etc/default/cri-resize-shim';
+/** The file with the socket that the shim has used last. */
+export const BYPASS_FILE = '/var/lib/cri-resize-shim-bypass/target';
 export const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
 
 /** Upper bound for the size of the program folder without Node, in bytes. */
@@ -88,7 +90,7 @@ export async function foundNode(options: NodeOptions): Promise<Node> {
   const prefix = await findPrefix((folder) => hasProgram(join(folder, 'lib/cri-resize-shim')));
   const node = thisNode({ ...options, kubeletUnit, prefix });
   if (options.containerRuntimeEndpoint !== undefined) return node;
-  return { ...node, containerd: (await runtimeOfKubelet(node)) ?? node.containerd };
+  return { ...node, containerd: (await runtimeOfKubelet(node, BYPASS_FILE)) ?? node.containerd };
 }
 
 /**

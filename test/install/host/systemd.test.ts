@@ -98,15 +98,16 @@ test.each([
   [
     '# a\nCRI_RESIZE_SHIM_FLAGS="--config /c"\nX=1\n',
     ['--a', 'b'],
-    '# a\nCRI_RESIZE_SHIM_FLAGS="--config /c --a b"\nX=1\n',
+    '# a\nCRI_RESIZE_SHIM_FLAGS="--config /c"\nX=1\nCRI_RESIZE_SHIM_FLAGS="--config /c --a b"\n',
   ],
   ['CRI_RESIZE_SHIM_FLAGS=--config=/c\n', [], 'CRI_RESIZE_SHIM_FLAGS=--config=/c\n'],
-  ['X=1\n', ['--a'], 'X=1\nCRI_RESIZE_SHIM_FLAGS="--a"\n'],
+  ['X=1', ['--a'], 'X=1\nCRI_RESIZE_SHIM_FLAGS="--a"\n'],
   [
     'CRI_RESIZE_SHIM_FLAGS="--config \\\n/c"\n',
     ['--a'],
     'CRI_RESIZE_SHIM_FLAGS="--config \\\n/c"\nCRI_RESIZE_SHIM_FLAGS="--config /c --a"\n',
   ],
+  ['X=1 \\\n', ['--a'], 'X=1 \\\n\nCRI_RESIZE_SHIM_FLAGS="--a"\n'],
 ])('the environment file %j gets the flags %j', (text, more, expected) => {
   expect(withServiceFlags(text, more)).toBe(expected);
   expect(flagsIn(expected).slice(-more.length)).toEqual(more.length === 0 ? flagsIn(expected) : more);

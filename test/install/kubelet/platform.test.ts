@@ -47,19 +47,25 @@ describe('the runtime of kubelet', () => {
   test('install: it is the socket of its endpoint, in any form', async () => {
     for (const endpoint of ['unix:///run/k3s/containerd/containerd.sock', '/run/k3s/containerd/containerd.sock']) {
       started(endpoint);
-      expect(await runtimeOfKubelet(fake.node)).toBe('/run/k3s/containerd/containerd.sock');
+      expect(await runtimeOfKubelet(fake.node, fake.at('target'))).toBe('/run/k3s/containerd/containerd.sock');
     }
   });
 
-  test('it is unknown if kubelet uses the shim or a network address, or does not run', async () => {
+  test('install: it is the one that the shim has used last if kubelet uses the shim', async () => {
+    started(`unix://${fake.node.listen}`);
+    fake.put('target', 'CRI_RESIZE_SHIM_BYPASS_TO="/run/k3s/containerd/containerd.sock"\n');
+    expect(await runtimeOfKubelet(fake.node, fake.at('target'))).toBe('/run/k3s/containerd/containerd.sock');
+  });
+
+  test('it is unknown if kubelet uses a shim that has never started, or a network address, or does not run', async () => {
     for (const endpoint of [`unix://${fake.node.listen}`, 'tcp://127.0.0.1:1']) {
       started(endpoint);
-      expect(await runtimeOfKubelet(fake.node)).toBeUndefined();
+      expect(await runtimeOfKubelet(fake.node, fake.at('target'))).toBeUndefined();
     }
     fake.unit({});
-    expect(await runtimeOfKubelet(fake.node)).toBeUndefined();
+    expect(await runtimeOfKubelet(fake.node, fake.at('target'))).toBeUndefined();
     fake.systemctl('exit 1');
-    expect(await runtimeOfKubelet(fake.node)).toBeUndefined();
+    expect(await runtimeOfKubelet(fake.node, fake.at('target'))).toBeUndefined();
   });
 });
 

@@ -79,7 +79,7 @@ test('installing is rejected if kubelet uses another runtime', async () => {
   await expect(planInstall(fake.site())).rejects.toMatchObject({
     name: 'Refusal',
     message: `kubelet uses unix:///run/other/containerd.sock, but the shim would use unix://${fake.node.containerd}`,
-    remedy: `write "containerRuntimeEndpoint: unix:///run/other/containerd.sock" to ${fake.at('etc/config.yaml')}, and try again`,
+    remedy: `set containerRuntimeEndpoint: unix:///run/other/containerd.sock in ${fake.at('etc/config.yaml')}, or in ${fake.at('etc/flags')} if it has that flag, and try again`,
   });
 });
 

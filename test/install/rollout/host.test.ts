@@ -57,6 +57,7 @@ describe('the outcome of resizectl on the host', () => {
     [2, ['failed: cgroups: v1', ''], { kind: 'refused', why: 'failed: cgroups: v1' }],
     [Exit.busy, [`${busy}; what to do: x`], { kind: 'refused', why: `${busy}; what to do: x` }],
     [1, ['Failed to connect to bus: no'], { kind: 'refused', why: 'Failed to connect to bus: no' }],
+    [127, ['nsenter: failed to execute x'], { kind: 'refused', why: 'nsenter: failed to execute x' }],
     [1, ['done: x', 'resizectl: kubelet did not start'], { kind: 'failed', why: 'resizectl: kubelet did not start' }],
     [
       6,

@@ -114,7 +114,7 @@ describe('a pod with the mode install', () => {
   test.each([
     ['does not run', (): ShimRun => ({ isActive: false, run: '' }), 'the shim does not run'],
     [
-      'is started again and again',
+      'is started again, for half a minute after each start,',
       (): ShimRun => ({ isActive: true, run: `${clock.now()}` }),
       'the shim has ended and was started again',
     ],
@@ -213,6 +213,15 @@ describe('a pod with the mode uninstall', () => {
     await ready();
   });
 
+  test('the pod is not ready while the shim runs again', async () => {
+    node.shim = () => ({ isActive: false, run: '' });
+    void start(uninstall);
+    await ready();
+    node.shim = () => ({ isActive: true, run: '2' });
+    await clock.elapse(MINUTE);
+    expect([state(), calls]).toEqual(['the shim runs again', ['uninstall']]);
+  });
+
   test('install: a removal that fails is reported with what is left, and not tried again', async () => {
     node.result = () => ({ code: 6, lines: ['failed: a: no', 'NOT rolled back: b: no', 'left in place: c'] });
     void start(uninstall);
@@ -238,6 +247,21 @@ describe('the end of the pod', () => {
       false,
       'resizectl install runs on this node',
     ]);
+  });
+
+  test('a pod that ends while it copies the program does not start resizectl', async () => {
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    const ended = start({ stage: () => promise });
+    stop.abort(new Error('ended by SIGTERM'));
+    resolve(undefined);
+    expect([String(await ended), calls]).toEqual(['Error: ended by SIGTERM', []]);
+  });
+
+  test('a state that cannot be written, or is long, does not end the pod', async () => {
+    node.result = () => ({ code: 2, lines: ['x'.repeat(100_000)] });
+    void start({ report: (text) => (states.push(text), Promise.reject(new Error('ENOSPC'))) });
+    await clock.elapse(10 * MINUTE);
+    expect([calls.length > 5, state().length]).toEqual([true, 1000]);
   });
 
   test('a pod that ends leaves the node as it is', async () => {

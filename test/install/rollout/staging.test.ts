@@ -73,7 +73,7 @@ describe('staged files', () => {
       expect(readFileSync(live, 'utf8')).toBe('in use');
       expect(existsSync(kubeconfigIn(own))).toBe(given !== '');
       expect(readFileSync(join(programIn(own), 'package.json'), 'utf8')).toBe('');
-      await unstage(staging, own);
+      await unstage(staging, own, true);
       expect(readdirSync(staging)).toEqual(['kubeconfig']);
     },
   );
@@ -84,7 +84,10 @@ describe('staged files', () => {
     expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own), basename(earlier)].toSorted());
     await staged('');
     expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
-    await unstage(staging, own);
+    // Its resizectl may still run on the host.
+    await unstage(staging, own, false);
+    expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(earlier)].toSorted());
+    await unstage(staging, own, true);
     expect(readdirSync(staging)).toEqual(['kubeconfig']);
   });
 
@@ -94,7 +97,7 @@ describe('staged files', () => {
       const earlier = await staged('', running.pid);
       const own = await staged('');
       expect(existsSync(programIn(earlier))).toBe(true);
-      await unstage(staging, earlier);
+      await unstage(staging, earlier, true);
       expect(existsSync(programIn(own))).toBe(true);
     } finally {
       running.kill();

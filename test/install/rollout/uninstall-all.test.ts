@@ -43,6 +43,7 @@ test('install: helm uninstall gives the DaemonSets the mode uninstall, and waits
     isStrategic: true,
     body: {
       spec: {
+        updateStrategy: { type: 'RollingUpdate' },
         template: {
           spec: { containers: [{ name: 'installer', env: [{ name: 'INSTALLER_MODE', value: 'uninstall' }] }] },
         },

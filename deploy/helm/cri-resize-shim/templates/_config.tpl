@@ -4,7 +4,10 @@ value `config` replaces single settings of the chart's.
 */}}
 {{- define "cri-resize-shim.settings" -}}
 {{- $values := .root.Values }}
-{{- $settings := merge (deepCopy (.of.config | default dict)) $values.config }}
+{{- $settings := deepCopy $values.config }}
+{{- range $key, $value := .of.config }}
+{{- $_ := set $settings $key $value }}
+{{- end }}
 {{- if $settings.nodeName }}
 {{- fail "config.nodeName has to be empty: each node has its own name, which the installer sets" }}
 {{- end }}

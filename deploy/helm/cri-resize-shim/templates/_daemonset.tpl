@@ -10,6 +10,14 @@ A DaemonSet whose pods bring their nodes to a mode. Call with (dict "root" $ "co
 {{- fail (printf "a nodeSelector has the key %s, which the chart sets" $key) }}
 {{- end }}
 {{- end }}
+{{- range $key, $_ := $values.canary.nodeSelector }}
+{{- if hasKey $values.nodeSelector $key }}
+{{- fail (printf "nodeSelector and canary.nodeSelector have the key %s" $key) }}
+{{- end }}
+{{- end }}
+{{- if eq $values.label.value $values.label.uninstallValue }}
+{{- fail "label.uninstallValue is label.value: a node would get the shim and lose it" }}
+{{- end }}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -116,7 +124,7 @@ spec:
               command: [sh, -c, 'read -r state < "$0"; [ "$state" = ready ] || { echo "$state"; exit 1; }', /run/cri-resize-shim-installer/state]
             periodSeconds: 5
             timeoutSeconds: 5
-            failureThreshold: 1
+            failureThreshold: 3
           {{- with $values.resources }}
           resources:
             {{- toYaml . | nindent 12 }}
