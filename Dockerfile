@@ -23,8 +23,10 @@ COPY --from=build /out/sbom.cdx.json /usr/local/share/doc/cri-resize-shim/sbom.c
 COPY --from=build /out/program /usr/local/lib/cri-resize-shim
 # The program of the DaemonSet in deploy/: it installs the shim and this Node on the host. The base image has nsenter.
 COPY --from=build /build/dist/cri-resize-shim-installer.js /usr/local/lib/cri-resize-shim/dist/
-# Keeps kubelet's socket and starts the shim. Perl: Node may be what is broken, and perl-base is an essential package of the base image.
-COPY container/entry.pl /usr/local/lib/cri-resize-shim/container/
+# Keeps kubelet's socket and starts the shim. Without Node, which may be what is broken: bash, s6 for the socket, and the proxy of systemd,
+# which is not the init of the image.
+RUN apt-get update && apt-get install -y --no-install-recommends s6 systemd && rm -rf /var/lib/apt/lists/*
+COPY container/entry.sh /usr/local/lib/cri-resize-shim/container/
 # The same values as in the systemd unit.
 ENV MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=65536
-ENTRYPOINT ["perl", "/usr/local/lib/cri-resize-shim/container/entry.pl"]
+ENTRYPOINT ["bash", "/usr/local/lib/cri-resize-shim/container/entry.sh"]

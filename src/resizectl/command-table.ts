@@ -301,10 +301,15 @@ const nodeCommands: readonly CommandText[] = [
   },
   {
     name: 'bypass drain',
-    arguments: [],
+    arguments: [
+      { form: '[PID]', description: 'the process of the bypass (default: that of cri-resize-shim-bypass.service)' },
+      { form: '[SOCKET]', description: 'the socket that it serves (default: that of the shim)' },
+    ],
     options: [],
     summary: 'move the clients of the bypass to the shim that runs',
-    description: ['cri-resize-shim-takeover.service runs this each time when the shim is ready again.'],
+    description: [
+      "Each time when the shim is ready again, cri-resize-shim-takeover.service runs this, or the image's entry point, which names the process.",
+    ],
     examples: [],
   },
 ];

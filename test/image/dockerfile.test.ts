@@ -45,7 +45,7 @@ test('upgrade: the Dockerfile copies everything that its steps need, and its pro
       await execa(command, rest, { cwd: build });
     }
   }
-  const [, entry = ''] = /^ENTRYPOINT \["perl", "(.*)"\]$/m.exec(last) ?? [];
+  const [, entry = ''] = /^ENTRYPOINT \["bash", "(.*)"\]$/m.exec(last) ?? [];
   const installed = join(folder, dirname(dirname(entry)), 'dist/cri-resize-shim.js');
   for (const [, from = '', to = ''] of last.matchAll(/^COPY (?:--from=build )?(\S+) (\S+)$/gm)) {
     const source = from.replace(/^\/out/, out).replace(/^\/build/, build);
@@ -55,7 +55,7 @@ test('upgrade: the Dockerfile copies everything that its steps need, and its pro
   }
   rmSync(build, { recursive: true });
   const env = { PATH: `${dirname(process.execPath)}:${process.env['PATH']}` };
-  const { stdout } = await execa('perl', [join(folder, entry), '--version'], { cwd: '/', env });
+  const { stdout } = await execa('bash', [join(folder, entry), '--version'], { cwd: '/', env });
   expect(stdout).toBe(version);
   const config = join(folder, 'config.yaml');
   writeFileSync(config, 'logLevel: loud\n');

@@ -29,12 +29,12 @@ describe('selected test files', () => {
       'test/e2e/systemd/units.test.ts',
       'test/e2e/foresight/foresight.test.ts',
       'test/runner/selection.test.ts',
-      'test/container/entry.speed.test.ts',
+      'test/cgroups/values/settings.speed.test.ts',
     ];
     expect(selectFiles(words, root)).toEqual({
       ...nothing,
       unit: ['test/runner/selection.test.ts'],
-      speed: ['test/container/entry.speed.test.ts'],
+      speed: ['test/cgroups/values/settings.speed.test.ts'],
       plain: ['test/e2e/resize/resize.test.ts', 'test/e2e/foresight/foresight.test.ts'],
       systemd: ['test/e2e/systemd/units.test.ts', 'test/e2e/foresight/foresight.test.ts'],
     });

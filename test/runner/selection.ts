@@ -11,6 +11,7 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 export const MAIN: readonly string[] = [
   'backend/backend',
   'command-line/doctor',
+  'container/entry',
   'node/node',
   'resize/cgroups',
   'resize/nri',

@@ -1,9 +1,14 @@
+import { write } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { messageOf } from '../errors.ts';
 import type { Counters, Log } from '../observe/interfaces.ts';
 import { type DatagramSender, openDatagramSender } from './datagram.ts';
 
-/** Notifies systemd of the shim's state (sd_notify(3)). Apart from `check`, its methods never reject. */
+/**
+ * Notifies systemd, or the image's entry point, of the shim's state (sd_notify(3)). Apart from `check`, its methods
+ * never reject.
+ */
 export interface Supervisor {
   /**
    * Rejects if notifications cannot be sent, because koffi cannot be loaded. The shim must not serve then: systemd
@@ -23,10 +28,10 @@ export interface SupervisorOptions {
   readonly counters: Counters;
 }
 
-/** The variables of sd_notify(3) and sd_watchdog_enabled(3). */
+/** The variables of sd_notify(3) and sd_watchdog_enabled(3), and that of the image's entry point. */
 export interface SupervisorVariables {
-  /** Absolute path, or `@` and an abstract name. */
-  readonly socket: string;
+  /** Absolute path of a socket, or `@` and an abstract name; the descriptor of a pipe that the shim has inherited. */
+  readonly receiver: string | number;
   /** Watchdog timeout in milliseconds; undefined if there is no watchdog. */
   readonly watchdogMs: number | undefined;
 }
@@ -40,15 +45,22 @@ export const noSupervisor: Supervisor = {
 };
 
 /**
- * Reads and removes systemd's variables from the environment, because they are not for child processes. Undefined if
- * systemd did not ask for notifications. Ignores a watchdog for another process (WATCHDOG_PID).
+ * Reads and removes the variables from the environment, because they are not for child processes. Undefined if neither
+ * systemd nor the image's entry point asked for notifications. Ignores a watchdog for another process (WATCHDOG_PID).
  */
 export function takeSupervisorVariables(env: NodeJS.ProcessEnv, pid: number): SupervisorVariables | undefined {
-  const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: microseconds, WATCHDOG_PID: watched } = env;
-  for (const name of ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']) Reflect.deleteProperty(env, name);
-  if (socket === undefined || socket === '') return undefined;
+  const {
+    CRI_RESIZE_SHIM_NOTIFY_FD: pipe,
+    NOTIFY_SOCKET: socket,
+    WATCHDOG_USEC: microseconds,
+    WATCHDOG_PID: watched,
+  } = env;
+  for (const name of ['CRI_RESIZE_SHIM_NOTIFY_FD', 'NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'])
+    Reflect.deleteProperty(env, name);
+  const receiver = /^\d{1,9}$/.test(pipe ?? '') ? Number(pipe) : socket;
+  if (receiver === undefined || receiver === '') return undefined;
   const isWatched = /^[1-9]\d{0,15}$/.test(microseconds ?? '') && (watched === undefined || watched === String(pid));
-  return { socket, watchdogMs: isWatched ? Number(microseconds) / 1000 : undefined };
+  return { receiver, watchdogMs: isWatched ? Number(microseconds) / 1000 : undefined };
 }
 
 /** Returns a supervisor for the variables; without variables, one that does nothing. */
@@ -68,6 +80,7 @@ class Notifier implements Supervisor {
   ) {}
 
   async check(): Promise<void> {
+    if (typeof this.variables.receiver === 'number') return;
     try {
       await import('koffi');
     } catch (error) {
@@ -110,8 +123,15 @@ class Notifier implements Supervisor {
 
   async #notify(...assignments: readonly string[]): Promise<void> {
     try {
-      this.#sender ??= openDatagramSender(this.variables.socket);
-      await (await this.#sender).send(assignments.map((line) => line.replaceAll('\n', ' ')).join('\n'));
+      const { receiver } = this.variables;
+      const text = assignments.map((line) => line.replaceAll('\n', ' ')).join('\n');
+      if (typeof receiver === 'number') {
+        // At once (pipe(7), PIPE_BUF): no line of another process comes between.
+        await promisify(write)(receiver, `${text}\n`);
+        return;
+      }
+      this.#sender ??= openDatagramSender(receiver);
+      await (await this.#sender).send(text);
     } catch (error) {
       if (this.#hasFailed) return;
       this.#hasFailed = true;

@@ -210,7 +210,7 @@ export async function isBypassed(node: Node): Promise<boolean> {
   );
 }
 
-/** Reads the state that the image's entry point (container/entry.pl) reports; undefined where none runs. */
+/** Reads the state that the image's entry point (container/entry.sh) reports; undefined where none runs. */
 async function entryPointState(node: Node): Promise<{ isActive: boolean; since: string } | undefined> {
   const { listen, systemdFolder } = node;
   // A killed container leaves its file, also on a host that has the units by now.

@@ -49,14 +49,22 @@ export async function bypassOff({ print, say }: Print): Promise<Exit> {
   return Exit.done;
 }
 
-/** `resizectl bypass drain`, the program of cri-resize-shim-takeover.service, which knows its exit codes. */
-export async function bypassDrain({ print }: Print): Promise<Exit> {
-  const { isActive, pid } = await refuseWithout('drain');
-  if (!isActive || pid === 0) {
+/**
+ * `resizectl bypass drain`, the program of cri-resize-shim-takeover.service and of the image's entry point, which know
+ * its exit codes. The entry point names the process and the socket of the bypass.
+ */
+export async function bypassDrain(
+  { print }: Print,
+  [named, socket = defaultOf('listen')]: readonly string[],
+): Promise<Exit> {
+  if (named !== undefined && !/^[1-9]\d{0,8}$/.test(named))
+    throw new UsageError(`invalid process id ${JSON.stringify(named)}: expected a number`);
+  const pid = named === undefined ? await pidOfUnit() : Number(named);
+  if (pid === 0) {
     print('the bypass is off\n');
     return Exit.done;
   }
-  const listen = socketPath('--listen', defaultOf('listen'));
+  const listen = socketPath('SOCKET', socket);
   const say = (line: string): void => print(`${line}\n`);
   const ending = new AbortController();
   const interrupt = new AbortController();
@@ -66,11 +74,18 @@ export async function bypassDrain({ print }: Print): Promise<Exit> {
   // systemd sends neither: a user ends the command, and the bypass is not stopped after it.
   for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => interrupt.abort());
   const signals = { signal: ending.signal, interrupt: interrupt.signal };
-  const options = { timeoutMs: DRAIN_MS, ...signals, isReplaced: isShimActive, say };
+  // The entry point interrupts this if the shim fails.
+  const isReplaced = named === undefined ? isShimActive : () => Promise.resolve(true);
+  const options = { timeoutMs: DRAIN_MS, ...signals, isReplaced, say };
   const result = await drain({ procRoot: '/proc', pid, listen }, options);
   const [text, exit] = OUTCOMES[result];
   say(text);
   return exit;
+}
+
+async function pidOfUnit(): Promise<number> {
+  const { isActive, pid } = await refuseWithout('drain');
+  return isActive ? pid : 0;
 }
 
 async function refuseWithout(verb: string): ReturnType<typeof bypassState> {

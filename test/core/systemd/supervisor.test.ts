@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, read, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createCounters } from '../../../src/core/observe/counters.ts';
 import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
@@ -24,6 +25,10 @@ afterEach(async () => {
   for (const close of closing.reverse()) await close();
   rmSync(folder, { recursive: true });
 });
+
+/** Returns how many bytes it has read. */
+const readFrom = async (descriptor: number, into: Buffer, at: number): Promise<number> =>
+  (await promisify(read)(descriptor, into, at, into.length - at, null)).bytesRead;
 
 /** Occupies threads of libuv's pool: each one opens a pipe without a writer. Returns a function that frees them. */
 function occupyWorkers(count: number): () => Promise<unknown> {
@@ -144,9 +149,31 @@ describe('notifications of systemd', () => {
 });
 
 describe('the environment variables of systemd', () => {
+  test("reports to the pipe of the image's entry point in lines, without koffi", async () => {
+    const pipe = join(folder, 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    // Linux opens a pipe for both directions without waiting.
+    const descriptor = openSync(pipe, 'r+');
+    closing.push(() => closeSync(descriptor));
+    const env = { CRI_RESIZE_SHIM_NOTIFY_FD: String(descriptor), WATCHDOG_USEC: '200000', PATH: '/bin' };
+    vi.doMock('koffi', () => {
+      throw new Error('no koffi');
+    });
+    closing.push(() => vi.doUnmock('koffi'));
+    const { supervisor, warnings } = supervised(env);
+    expect(env).toEqual({ PATH: '/bin' });
+    await supervisor.check();
+    await supervisor.ready('serving\nall');
+    const expected = 'READY=1\nSTATUS=serving all\nWATCHDOG=1\nWATCHDOG=1\n';
+    const received = Buffer.alloc(expected.length);
+    for (let at = 0; at < received.length; ) at += await readFrom(descriptor, received, at);
+    expect(received.toString()).toBe(expected);
+    expect(warnings).toEqual([]);
+  });
+
   test('removes the variables of systemd from the environment, so that child processes do not inherit them', () => {
     const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
-    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
+    expect(takeSupervisorVariables(env, 42)).toEqual({ receiver: '/n', watchdogMs: 30_000 });
     expect(env).toEqual({ PATH: '/bin' });
   });
 
@@ -159,7 +186,7 @@ describe('the environment variables of systemd', () => {
     { what: 'WATCHDOG_USEC is 0', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
     { what: 'WATCHDOG_USEC is missing', env: { NOTIFY_SOCKET: '/n' } },
   ])('enables no watchdog if $what', ({ env }) => {
-    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
+    expect(takeSupervisorVariables(env, 42)).toEqual({ receiver: '/n', watchdogMs: undefined });
   });
 
   test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])(

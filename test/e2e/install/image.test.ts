@@ -60,16 +60,16 @@ function run(...flags: readonly string[]) {
   const image = imageOf(readFileSync('Dockerfile', 'utf8'));
   expect(image.mounts).toEqual(['/run', '/var/lib/kubelet', '/var/lib/cri-resize-shim', '/sys/fs/cgroup']);
   const [command = '', program = ''] = image.entry;
-  expect(command).toBe('perl');
+  expect(command).toBe('bash');
   const nodes = image.mounts.map((path) => ({ from: path, to: path, options: 'rbind:rslave:rw' }));
   // The root of the node, or that of the image.
   const [root, mounted, env] =
     folder === undefined
       ? [[imageName, 'shim', command], nodes, []]
       : [
-          ['--rootfs', join(folder, 'root'), 'shim', '/usr/bin/perl'],
+          ['--rootfs', join(folder, 'root'), 'shim', '/usr/bin/bash'],
           [...nodes, { from: join(folder, 'program'), to: dirname(dirname(program)), options: 'rbind:ro' }],
-          [`PATH=${dirname(process.execPath)}:/usr/bin:/bin`],
+          [`PATH=${process.env['PATH']}`],
         ];
   for (const { from } of mounted) mkdirSync(from, { recursive: true });
   const container = execa(

@@ -32,6 +32,20 @@ test.each([
   });
   const lines: string[] = [];
   const print = (line: string): void => void lines.push(line);
-  expect(await bypassDrain({ print, say: print })).toBe(1);
+  expect(await bypassDrain({ print, say: print }, [])).toBe(1);
   expect(lines).toEqual([text]);
+});
+
+test('bypass drain moves the clients of the process and the socket that the entry point of the image names', async () => {
+  vi.mocked(drain).mockImplementation(async ({ pid, listen }, { isReplaced, say }) => {
+    say(`${pid} ${listen} ${await isReplaced()}`);
+    return 'drained';
+  });
+  const lines: string[] = [];
+  const print = (line: string): void => void lines.push(line);
+  expect(await bypassDrain({ print, say: print }, ['4711', '/run/cri.sock'])).toBe(0);
+  expect(lines).toEqual(['4711 /run/cri.sock true\n', 'all clients use the shim\n']);
+  await expect(bypassDrain({ print, say: print }, ['all'])).rejects.toThrow(
+    'invalid process id "all": expected a number',
+  );
 });

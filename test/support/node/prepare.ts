@@ -51,9 +51,12 @@ export interface NodeParts extends Omit<NodeChoice, 'kernel' | 'criTools'> {
   readonly images: string;
   readonly cniPlugins: string;
   readonly runtimeProgram: string;
-  /** Programs, units and libraries of systemd, if it is the first process. */
-  readonly systemd: string | undefined;
-  /** Folders for PATH with containerd, ctr, the runtime and, if asked for, crictl and critest. */
+  /** Programs, units and libraries of systemd. */
+  readonly systemd: string;
+  /**
+   * Folders for PATH with containerd, ctr, the runtime, what the image's entry point needs and, if asked for, crictl
+   * and critest.
+   */
   readonly programs: readonly string[];
 }
 
@@ -65,7 +68,7 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
   const cache = cacheRoot();
   const { init = 'plain', kernel: kernelName = 'uml' } = choice;
   const [packaged, builtTools] = await Promise.all([
-    obtainParts(cache, choice.containerd, choice.runtime, init, kernelName, progress),
+    obtainParts(cache, choice.containerd, choice.runtime, kernelName, progress),
     choice.criTools === true ? obtainBuilt(criTools, progress) : undefined,
   ]);
   const { tools, containerd, runtime, systemd } = packaged;
@@ -74,7 +77,7 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
     containerd: choice.containerd,
     runtime: choice.runtime,
     init,
-    systemd: systemd?.folder,
+    systemd: systemd.folder,
     containerdVersion: version(containerd.versions, 'containerd'),
     runtimeVersion: version(runtime.versions, program),
     kernel: kernelOf(packaged),
@@ -85,6 +88,7 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
     programs: [
       join(containerd.folder, 'bin'),
       join(runtime.folder, 'bin'),
+      join(systemd.folder, 'image'),
       ...(builtTools === undefined ? [] : [join(builtTools.folder, 'bin')]),
     ],
   };
@@ -173,7 +177,7 @@ function nodeVariables(boot: BootFiles): Record<string, string> {
   return {
     NODE_INIT: parts.init,
     NODE_KERNEL: parts.kernel.name,
-    NODE_SYSTEMD: parts.systemd ?? '',
+    NODE_SYSTEMD: parts.systemd,
     NODE_SCRIPTS: scriptsFolder(),
     NODE_APPLETS: parts.applets,
     NODE_MODULES: parts.kernel.modules,

@@ -155,8 +155,7 @@ export interface DiskParts {
   readonly tools: Part;
   readonly containerd: Part;
   readonly runtime: Part;
-  /** Set if systemd is the first process. */
-  readonly systemd: Part | undefined;
+  readonly systemd: Part;
 }
 
 /** Returns all parts of a node except the CRI tools, from the cache if they are complete. */
@@ -164,7 +163,6 @@ export async function obtainParts(
   cache: string,
   release: ContainerdRelease,
   runtime: Runtime,
-  init: Init,
   kernelName: KernelName,
   progress: Progress,
 ): Promise<DiskParts> {
@@ -175,7 +173,7 @@ export async function obtainParts(
       toolsPart,
       runtimeParts[runtime],
       isBuilt(release) ? undefined : containerdPart(release),
-      init === 'systemd' ? systemdPart : undefined,
+      systemdPart,
       kernelName === 'uml' ? undefined : qemuPart,
     ],
     progress,

@@ -22,6 +22,12 @@ const programs = [
   ...['busctl', 'journalctl', 'systemctl', 'systemd-analyze', 'systemd-cgls', 'systemd-notify', 'systemd-run'],
   ...['dbus-daemon', 'dbus-send'],
 ];
+/** Programs of the image that its base does not have. */
+const ofTheImage = [
+  'usr/lib/systemd/systemd-socket-proxyd',
+  'usr/bin/s6-ipcclient',
+  'usr/bin/s6-ipcserver-socketbinder',
+];
 const daemons = ['systemd', 'systemd-executor', 'systemd-journald', 'systemd-shutdown', 'systemd-socket-proxyd'];
 
 /** The units of Debian's packages that start. A node for containers has no terminals, disks and users. */
@@ -33,17 +39,23 @@ const started = {
 
 /**
  * systemd and D-Bus with the libraries that they were built with, including the C library. The programs of the machine
- * below use their own. In the node systemd.sh installs them.
+ * below use their own. In the node systemd.sh installs them. The folder image has the programs for the image's entry
+ * point.
  */
 export const systemdPart: PackagedPart = {
   name: 'systemd',
   packages: [
     ...of('trixie', 'systemd', 'dbus', 'dbus-daemon', 'dbus-bin', 'dbus-system-bus-common', ...libraries),
-    ...of('bookworm', 'patchelf'),
+    ...of('bookworm', 'patchelf', 's6', 'libs6-2.11', 'libskarnet2.13'),
   ],
-  revision: 2,
+  revision: 3,
   async arrange(unpacked, folder, finalFolder) {
-    const [bin, lib, own] = ['bin', 'lib', 'systemd'].map((name) => join(folder, name)) as [string, string, string];
+    const [bin, lib, own, image] = ['bin', 'lib', 'systemd', 'image'].map((name) => join(folder, name)) as [
+      string,
+      string,
+      string,
+      string,
+    ];
     await keep(
       unpacked,
       programs.map((name) => `usr/bin/${name}`),
@@ -54,12 +66,14 @@ export const systemdPart: PackagedPart = {
       daemons.map((name) => `usr/lib/systemd/${name}`),
       own,
     );
+    await keep(unpacked, ofTheImage, image);
     await keepLibraries(unpacked, lib);
     await copyUnits(join(unpacked, 'usr/lib/systemd/system'), join(own, 'system'));
     await cp(join(unpacked, 'usr/share/dbus-1'), join(folder, 'dbus-1'), { recursive: true });
     const finalLib = join(finalFolder, 'lib');
-    for (const name of programs) await useLibraries(unpacked, join(bin, name), finalLib, 'own libc and all they need');
-    for (const name of daemons) await useLibraries(unpacked, join(own, name), finalLib, 'own libc and all they need');
+    for (const from of [bin, own, image])
+      for (const { name } of (await readdir(from, { withFileTypes: true })).filter((entry) => entry.isFile()))
+        await useLibraries(unpacked, join(from, name), finalLib, 'own libc and all they need');
     for (const name of await readdir(lib))
       if (name.startsWith('libsystemd-')) await useLibraries(unpacked, join(lib, name), finalLib, 'all they need');
   },

@@ -1,19 +1,28 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Http2Server } from 'node:http2';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { expect } from 'vitest';
 import { LONG_WAIT } from '../long-wait.ts';
 
 /**
  * A shim of few lines: serves its descriptor 3, or fails as the file `mode` says. With the mode `wait`, it waits for
- * another one. Perl sends the notification.
+ * another one.
  */
 const SHIM = `
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeSync } from 'node:fs';
 import { createServer } from 'node:http2';
 if (process.argv.includes('--version')) { console.log('1.2.3'); process.exit(0); }
 const modeNow = () => readFileSync(process.env.MODE, 'utf8');
@@ -23,12 +32,9 @@ const mode = modeNow();
 if (mode === 'crash') process.abort();
 if (mode === 'hang') setInterval(() => undefined, 1e9);
 if (mode.startsWith('serve')) {
-  const sessions = new Set();
   const server = createServer((_, response) => response.end('shim'));
-  server.on('session', (session) => sessions.add(session));
   process.on('SIGTERM', () => process.exit(Number(mode.split(' ')[1] ?? 0)));
-  server.listen({ fd: 3 }, () => execFileSync('perl', ['-MSocket', '-e',
-    'socket(S, AF_UNIX, SOCK_DGRAM, 0); send(S, "READY=1", 0, pack_sockaddr_un($ARGV[0])) or die', process.env.NOTIFY_SOCKET]));
+  server.listen({ fd: 3 }, () => writeSync(Number(process.env.CRI_RESIZE_SHIM_NOTIFY_FD), 'READY=1\\nSTATUS=serving\\n'));
 }
 `;
 
@@ -42,7 +48,7 @@ export const AT_ONCE = { UNSERVED: 0, PAUSE: 1, MOST: 1 };
 export const PATIENT = { UNSERVED: 600, START: 600 };
 
 export interface RunOptions {
-  /** New values of constants of the entry point, in seconds. */
+  /** New values of constants of the entry point, in ticks, and that of TICK in seconds. */
   readonly constants?: Readonly<Record<string, number>>;
   /** The limit of open descriptors. */
   readonly descriptors?: number;
@@ -50,7 +56,10 @@ export interface RunOptions {
   readonly isLogStalled?: boolean;
 }
 
-/** The image's entry point in a separate folder. The shim only answers its name. containerd is an HTTP/2 server. */
+/**
+ * The image's entry point in a separate folder, with the proxy and the takeover of the bypass. The shim only answers
+ * its name. containerd is an HTTP/2 server.
+ */
 export class EntryPoint {
   readonly folder = mkdtempSync(join(tmpdir(), 'entry-'));
   readonly listen = this.at('run/cri.sock');
@@ -63,10 +72,19 @@ export class EntryPoint {
   constructor() {
     for (const name of ['bin', 'program/container', 'program/dist', 'backend'])
       mkdirSync(this.at(name), { recursive: true });
-    cpSync('container/entry.pl', this.at('program/container/entry.pl'));
-    writeFileSync(this.at('program/dist/cri-resize-shim.js'), '');
+    cpSync('container/entry.sh', this.at('program/container/entry.sh'));
     writeFileSync(this.at('shim.mjs'), SHIM);
-    writeFileSync(this.at('bin/node'), `#!/bin/sh\nshift\nexec ${process.execPath} ${this.at('shim.mjs')} "$@"\n`);
+    const [node, takeover] = [process.execPath, resolve('dist/resizectl.js')];
+    writeFileSync(
+      this.at('bin/node'),
+      `#!/bin/sh
+program=$1; shift
+case $program in
+  */dist/resizectl.js) exec ${node} ${takeover} "$@" ;;
+  */dist/cri-resize-shim.js) exec ${node} ${this.at('shim.mjs')} "$@" ;;
+esac
+`,
+    );
     chmodSync(this.at('bin/node'), 0o755);
     const answered = new Promise<void>((done) => (this.answer = done));
     this.backend.on('stream', (stream, headers) => {
@@ -83,7 +101,6 @@ export class EntryPoint {
   async serve(): Promise<void> {
     this.backend.listen(this.at('backend/sock'));
     await once(this.backend, 'listening');
-    chmodSync(this.at('backend/sock'), 0o640);
   }
 
   /** Sets the mode by a rename, because the shim may read the file at any time. */
@@ -93,20 +110,23 @@ export class EntryPoint {
   }
 
   run(flags: readonly string[] = [], { constants = {}, descriptors, isLogStalled = false }: RunOptions = {}): void {
-    const program = this.at('program/container/entry.pl');
+    const program = this.at('program/container/entry.sh');
     let text = readFileSync(program, 'utf8');
     for (const [name, value] of Object.entries(constants)) {
-      expect(text).toMatch(new RegExp(`^my \\$${name} = \\d+;`, 'm'));
-      text = text.replace(new RegExp(`^my \\$${name} = \\d+;`, 'm'), () => `my $${name} = ${value};`);
+      expect(text).toMatch(new RegExp(`^${name}=\\d+ `, 'm'));
+      text = text.replace(new RegExp(`^${name}=\\d+ `, 'm'), `${name}=${value} `);
     }
     writeFileSync(program, text);
     const sockets = ['--listen', this.listen, `--container-runtime-endpoint=unix://${this.at('backend/sock')}`];
-    const words = ['perl', program, ...(flags.length > 0 ? flags : sockets)];
+    const words = ['bash', program, ...(flags.length > 0 ? flags : sockets)];
     // A FIFO that is its own reader. Node itself passes sockets, and a container has pipes.
     const log = isLogStalled ? `mkfifo ${this.at('log')}; exec 2<>${this.at('log')}; ` : '';
     const limit = descriptors === undefined ? '' : `ulimit -n ${descriptors}; `;
     const args = ['-c', `${log}${limit}exec "$@"`, 'sh', ...words];
-    const env = { ...process.env, PATH: `${this.at('bin')}:/usr/bin:/bin`, MODE: this.at('mode') };
+    // Not the Node of this test.
+    const ofImage = process.env['PATH']!.split(':').filter((folder) => existsSync(join(folder, 's6-ipcclient')));
+    const path = [this.at('bin'), ...ofImage, '/usr/bin', '/bin'].join(':');
+    const env = { ...process.env, PATH: path, MODE: this.at('mode') };
     this.process = spawn('sh', args, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
     for (const stream of [this.process.stdout!, this.process.stderr!])
       stream.setEncoding('utf8').on('data', (chunk: string) => (this.output += chunk));
@@ -137,7 +157,7 @@ export class EntryPoint {
     this.answer();
     if (this.process?.exitCode === null && this.process.signalCode === null) {
       const ended = once(this.process, 'exit');
-      // Kills the entry point together with its shim.
+      // Kills the entry point together with its shim and its proxy.
       process.kill(-this.process.pid!, 'SIGKILL');
       await ended;
     }
