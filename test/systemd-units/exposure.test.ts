@@ -63,7 +63,7 @@ test('the unit of the service has the settings that kubelet depends on', () => {
     'OnFailure=cri-resize-shim-fallback.service',
     'StartLimitIntervalSec=0',
     'OOMScoreAdjust=-999',
-    'Before=kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service',
+    'Before=kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service snap.microk8s.daemon-kubelite.service',
   ])
     expect(service).toContain(line);
   // The service does not stop with containerd.

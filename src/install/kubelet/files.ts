@@ -5,7 +5,7 @@ import type { EndpointChain, Layer } from '../../kubelet/endpoint/chain.ts';
 import { API_VERSION, ENDPOINT_KEY, type FileForm, KIND } from '../../kubelet/endpoint/configuration.ts';
 import { compareDropIns } from '../../kubelet/endpoint/files.ts';
 import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
-import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
+import { ENDPOINT_FLAG, flagOf, wordsOfArgsFile } from '../../kubelet/endpoint/process.ts';
 import type { Node } from '../host/site.ts';
 import { unitProperties } from '../host/systemd.ts';
 import { environmentFilesOf, type Kubelet } from './kubelet.ts';
@@ -53,7 +53,7 @@ export async function settingsInUse(node: Node, kubelet: Kubelet, wanted: string
   // A flag with another endpoint is not ours.
   const isOurFlag = chain.winner.kind === 'flag' && (await isSameSocket(kubelet.endpoint, node.listen));
   const found: Setting[] = isOurFlag ? [await flagSetting(node, kubelet, wanted)] : [];
-  for (const layer of chain.layers) {
+  for (const layer of chain.layers.filter(({ kind }) => kind !== 'flag')) {
     const file = await editableFile(node, layer);
     if (file !== undefined) found.push(await fileSetting(node, file, layer));
   }
@@ -133,7 +133,23 @@ kind: ${KIND}
 ${ENDPOINT_KEY}: ${endpoint}
 `;
 
+/** Returns the setting of a flag in a file that only has flags, as that of MicroK8s. Throws Refusal. */
+async function argsSetting(node: Node, argsFile: string, layer: Layer): Promise<Setting> {
+  assertAbsolute(node, argsFile);
+  const file = await realpath(argsFile);
+  return {
+    file,
+    text: await readFile(file, 'utf8'),
+    isOfUnit: false,
+    isOwn: false,
+    layer,
+    endpointOf: (text) => flagOf(wordsOfArgsFile(text, file), ENDPOINT_FLAG),
+    edited: (text, to) => withFlag(text, to ?? `unix://${node.containerd}`, file),
+  };
+}
+
 async function flagSetting(node: Node, { endpoint, chain }: Kubelet, wanted: string): Promise<Setting> {
+  if (chain.winner.file !== undefined) return argsSetting(node, chain.winner.file, chain.winner);
   const files = await filesOfUnit(node.kubeletUnit);
   const found = files.flatMap(({ file, text, isOfUnit }) =>
     flagsIn(text).map((flag) => ({ file, text, isOfUnit, flag })),

@@ -17,6 +17,7 @@ const KUBELET_UNITS: readonly string[] = [
   'rke2-agent.service',
   'k0sworker.service',
   'k0scontroller.service',
+  'snap.microk8s.daemon-kubelite.service',
 ];
 
 /** Returns the unit that runs kubelet: the first one that is active, otherwise the first one that is enabled. */

@@ -8,7 +8,7 @@ import { ENDPOINT_FLAG, type EndpointFlags } from './process.ts';
 /** A place that may set kubelet's endpoint. */
 export interface Layer {
   readonly kind: 'default' | 'config' | 'drop-in' | 'flag';
-  /** The file as kubelet sees it; undefined for the default and the flag. */
+  /** The file as kubelet sees it; undefined for the default and for a flag on the command line. */
   readonly file?: string;
   /** Undefined: this place does not set the endpoint. */
   readonly endpoint?: string;
@@ -50,14 +50,14 @@ export interface KubeadmPatch {
  * over the result. Never rejects: a layer that cannot be read has a `problem`.
  */
 export async function readEndpointChain(flags: EndpointFlags, view: ProcessView): Promise<EndpointChain> {
-  const { config, configDir, endpoint: flag } = flags;
+  const { config, configDir, endpoint: flag, argsFile: file } = flags;
   const base = config === undefined ? [] : [await layerOf('config', config, view)];
   const { dropIns, folder } = configDir === undefined ? noDropIns : await dropInLayers(configDir, view);
   const layers: readonly Layer[] = [
     { kind: 'default', endpoint: DEFAULT_ENDPOINT },
     ...base,
     ...dropIns,
-    ...(flag === undefined ? [] : [{ kind: 'flag', endpoint: flag } as const]),
+    ...(flag === undefined ? [] : [{ kind: 'flag', endpoint: flag, ...(file !== undefined && { file }) } as const]),
   ];
   const winner = layers.findLast(({ endpoint }) => endpoint !== undefined) ?? { kind: 'default' };
   const isClear = winner.kind === 'flag' || layers.every(({ problem }) => problem === undefined);

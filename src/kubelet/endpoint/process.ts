@@ -1,7 +1,8 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
-import type { ProcessView } from './paths.ts';
+import { problemOf, readSmall } from './files.ts';
+import { type ProcessView, seenBy } from './paths.ts';
 
 /** A running kubelet. */
 export interface KubeletProcess {
@@ -20,10 +21,11 @@ export interface KubeletProcess {
 export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
 
 const K3S = /^k3s(?:-server|-agent)?$/;
-/** Names of processes that are a kubelet, or contain a kubelet, with visible flags. */
-const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
-/** MicroK8s' process with kubelet inside. Its flags are in `--kubelet-args-file`, so its endpoint is unknown. */
+/** Names of processes that are a kubelet, or contain a kubelet. */
+const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent|kubelite)$/;
+/** The process of MicroK8s, with kubelet inside. The flags of kubelet are in a file (cmd/kubelite/app/options). */
 const KUBELITE = 'kubelite';
+const KUBELITE_ARGS = '/var/snap/microk8s/current/args/kubelet';
 
 /** Main process name before systemd runs the program of the unit (exec_spawn in src/core/execute.c). */
 const BEFORE_EXEC = /^(?:\(.*\)|systemd|systemd-executo)$/;
@@ -35,13 +37,12 @@ export class NotStartedYet extends Error {
 
 /**
  * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet
- * themselves, below their own unit. Rejects if the process has ended, or if it hides kubelet's flags. Rejects with
- * NotStartedYet while it starts.
+ * themselves, below their own unit. Rejects if the process has ended, or if the file with its flags cannot be read.
+ * Rejects with NotStartedYet while it starts.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
   const name = await nameOf(procRoot, mainPid);
-  if (name === KUBELITE) throw new Error(`${KUBELITE} has the flags of kubelet in its --kubelet-args-file`);
   if (BEFORE_EXEC.test(name)) throw new NotStartedYet(`process ${mainPid} has not started its program yet`);
   if (KUBELET.test(name)) return processOf(procRoot, mainPid);
   const child = await childCalledKubelet(procRoot, mainPid);
@@ -60,12 +61,11 @@ export const findKubeletProcess = (procRoot: string): Promise<KubeletProcess | u
       : undefined,
   );
 
-/** Whether a process of this node is or contains a kubelet, even if its flags are not visible. */
+/** Whether a process of this node is or contains a kubelet, even if its flags cannot be read. */
 export async function runsKubelet(procRoot: string): Promise<boolean> {
-  const found = await firstOf(procRoot, async (pid) => {
-    const name = await nameOf(procRoot, pid);
-    return (KUBELET.test(name) || name === KUBELITE) && (await isOfOurNamespace(procRoot, pid)) ? pid : undefined;
-  });
+  const found = await firstOf(procRoot, async (pid) =>
+    KUBELET.test(await nameOf(procRoot, pid)) && (await isOfOurNamespace(procRoot, pid)) ? pid : undefined,
+  );
   return found !== undefined;
 }
 
@@ -100,14 +100,44 @@ async function processOf(procRoot: string, pid: number): Promise<KubeletProcess>
   const words = (await readFile(`${procRoot}/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
   // The command line is empty for a moment during exec, and once the process has ended.
   if (words.length === 0) throw new NotStartedYet(`process ${pid} has no command line`);
+  const view = { root: await rootOf(procRoot, pid), cwd: `${procRoot}/${pid}/cwd` };
+  return { pid, startTime, flags: await flagsOf(words, view), view };
+}
+
+async function flagsOf(words: readonly string[], view: ProcessView): Promise<EndpointFlags> {
+  const program = basename(words[0]?.split(' ', 1)[0] ?? '');
+  if (program === KUBELITE) {
+    const argsFile = flagOf(words, '--kubelet-args-file') ?? KUBELITE_ARGS;
+    return { ...endpointFlagsOf(wordsOfArgsFile(await textOf(view, argsFile), argsFile)), argsFile };
+  }
   const flags = endpointFlagsOf(words);
-  const isEmbedded = K3S.test(basename(words[0]?.split(' ', 1)[0] ?? '')) && flags.configDir === undefined;
-  return {
-    pid,
-    startTime,
-    flags: isEmbedded ? { ...flags, configDir: K3S_DROP_INS } : flags,
-    view: { root: await rootOf(procRoot, pid), cwd: `${procRoot}/${pid}/cwd` },
-  };
+  const isEmbedded = K3S.test(program) && flags.configDir === undefined;
+  return isEmbedded ? { ...flags, configDir: K3S_DROP_INS } : flags;
+}
+
+async function textOf(view: ProcessView, file: string): Promise<string> {
+  try {
+    return await readSmall(await seenBy(view, file), file);
+  } catch (error) {
+    throw new Error(problemOf(error, file).problem, { cause: error });
+  }
+}
+
+/**
+ * Returns the flags in the file of kubelite's `--kubelet-args-file`, as ReadArgsFromFile in cmd/kubelite/app/options
+ * (MicroK8s) reads them: lines without quotes and comments, with the variables of the snap, which snapd derives from
+ * the folder that contains the file.
+ */
+export function wordsOfArgsFile(text: string, argsFile: string): readonly string[] {
+  const data = dirname(dirname(argsFile));
+  const variables: Readonly<Record<string, string>> = { SNAP_DATA: data, SNAP_COMMON: join(dirname(data), 'common') };
+  const lines = text.split('\n').map((line) => line.trim());
+  const words = lines.flatMap((line) => (line.startsWith('#') ? [] : line.replaceAll(/["']/g, '').split(' ')));
+  return words
+    .filter((word) => word !== '')
+    .map((word) =>
+      word.replaceAll(/\$(?:(\w+)|\{(\w+)\})/g, (all, bare = '', braced = '') => variables[`${bare}${braced}`] ?? all),
+    );
 }
 
 /**
@@ -166,6 +196,8 @@ export interface EndpointFlags {
   readonly endpoint: string | undefined;
   readonly config: string | undefined;
   readonly configDir: string | undefined;
+  /** The file with the flags, where they are not on the command line. */
+  readonly argsFile?: string;
 }
 
 /** The flag that sets the endpoint. It overrides every file. */

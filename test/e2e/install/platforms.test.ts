@@ -83,6 +83,24 @@ function put(path: string, text: string, mode = 0o644): void {
   undo.push(() => rm(path, { force: true }));
 }
 
+/** Returns a command that serves the node's containerd at another socket. */
+function containerdAt(socket: string): string {
+  const program = join('/opt/fake-kubelet', 'containerd.mjs');
+  put(
+    program,
+    `import { mkdirSync, rmSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+mkdirSync('${dirname(socket)}', { recursive: true });
+rmSync('${socket}', { force: true });
+createServer((one) => {
+  const other = connect('/run/containerd/containerd.sock');
+  one.pipe(other).pipe(one);
+  for (const end of [one, other]) end.on('error', () => (one.destroy(), other.destroy()));
+}).listen('${socket}');\n`,
+  );
+  return `${process.execPath} ${program}`;
+}
+
 /** The drop-in that k3s and RKE2 write at each start. */
 const defaults = (socket: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${socket}\n`;
@@ -125,19 +143,9 @@ test('install: on RKE2, one command finds the unit that runs, and the kubelet th
   put(`${folder}/00-rke2-defaults.conf`, defaults(K3S), 0o600);
   // The containerd of RKE2 is a process of its own below the same unit.
   const command = kubeletCommand(`--config-dir=${folder}`);
-  const containerd = join('/opt/fake-kubelet', 'containerd.mjs');
-  put(
-    containerd,
-    `import { connect, createServer } from 'node:net';
-createServer((one) => {
-  const other = connect('/run/containerd/containerd.sock');
-  one.pipe(other).pipe(one);
-  for (const end of [one, other]) end.on('error', () => (one.destroy(), other.destroy()));
-}).listen('${K3S}');\n`,
-  );
   put(
     '/usr/local/bin/rke2',
-    `#!/bin/sh\nmkdir -p ${dirname(K3S)}; rm -f ${K3S}\n${process.execPath} ${containerd} &\nuntil [ -S ${K3S} ]; do sleep 0.1; done\n${command} &\nwait\n`,
+    `#!/bin/sh\n${containerdAt(K3S)} &\nuntil [ -S ${K3S} ]; do sleep 0.1; done\n${command} &\nwait\n`,
     0o755,
   );
   writeFileSync(join(UNITS, 'rke2-agent.service'), '[Service]\nExecStart=/bin/false\n');
@@ -197,4 +205,32 @@ test('install: on EKS, one command writes a drop-in where kubelet has a folder f
   );
   await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
   expect(existsSync(`${folder}/99-cri-resize-shim.conf`)).toBe(false);
+});
+
+test('install: on MicroK8s, one command changes the file with the flags of kubelet, which is inside kubelite', async () => {
+  const [data, common] = ['/var/snap/microk8s/7180', '/var/snap/microk8s/common'];
+  const socket = `${common}/run/containerd.sock`;
+  undo.push(() => rm('/var/snap', { recursive: true }));
+  const args = `--kubeconfig=\${SNAP_DATA}/credentials/kubelet.config
+--eviction-hard="memory.available<100Mi,nodefs.available<1Gi"
+--root-dir=\${SNAP_COMMON}/var/lib/kubelet
+--container-runtime-endpoint=\${SNAP_COMMON}/run/containerd.sock
+--containerd=\${SNAP_COMMON}/run/containerd.sock
+`;
+  put(`${data}/args/kubelet`, args, 0o660);
+  writeFileSync(
+    join(UNITS, 'snap.microk8s.daemon-containerd.service'),
+    `[Service]\nExecStart=${containerdAt(socket)}\n`,
+  );
+  undo.push(async () => {
+    await execa('systemctl', ['stop', 'snap.microk8s.daemon-containerd.service']);
+    rmSync(join(UNITS, 'snap.microk8s.daemon-containerd.service'));
+  });
+  const [program = '', ...words] = kubeletCommand(`--kubelet-args-file=${data}/args/kubelet`).split(' ');
+  // systemd sets the name of the program.
+  const start = `ExecStart=@${program} /snap/microk8s/7180/kubelite ${words.join(' ')}`;
+  const wants = ['Wants=snap.microk8s.daemon-containerd.service', '[Service]'];
+  await startUnit('snap.microk8s.daemon-kubelite.service', ['[Unit]', ...wants, start], socket);
+  await follow('microk8s', 'snap.microk8s.daemon-kubelite.service', socket);
+  expect(readFileSync(`${data}/args/kubelet`, 'utf8')).toBe(args);
 });

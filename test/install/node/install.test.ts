@@ -220,13 +220,14 @@ test('a kubelet that uses the shim through a link to the folder of its socket is
   expect((await planInstall(fake.site())).already).toContain(`kubelet.service uses unix://${fake.node.listen}`);
 });
 
-test('uninstalling is rejected if the shim is installed and the endpoint of kubelet is unclear, as with MicroK8s', async () => {
+test('uninstalling is rejected if the shim is installed and the endpoint of kubelet is unclear, as without the file of its flags on MicroK8s', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('from/dist/resizectl.js', '');
   fake.process(42, 'kubelite');
+  fake.put('proc/42/cmdline', 'kubelite\0');
   await expect(planUninstall(fake.site())).rejects.toMatchObject({
     name: 'Refusal',
-    message: expect.stringContaining('kubelet.service runs, but its endpoint is unknown: kubelite has') as string,
+    message: expect.stringContaining('kubelet.service runs, but its endpoint is unknown: /var/snap/microk8s') as string,
   });
 });
 

@@ -71,13 +71,25 @@ describe('process of kubelet', () => {
     expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ pid: 50, flags: { config: '/child' } });
   });
 
-  test('kubelite of MicroK8s is not accepted as a kubelet, because its kubelet flags are in a separate file', async () => {
+  test('kubelite of MicroK8s is a kubelet with its flags in a file, which has variables of the snap', async () => {
     fake.process(42, 'kubelite');
     command(42, '/snap/microk8s/1/kubelite', '--kubelet-args-file=/var/snap/microk8s/1/args/kubelet');
-    expect(await findKubeletProcess(proc())).toBeUndefined();
-    await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(
-      'kubelite has the flags of kubelet in its --kubelet-args-file',
-    );
+    await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow('/var/snap/microk8s/1/args/kubelet does not exist');
+    const text = `# --config=/no
+--eviction-hard="memory.available<100Mi"
+--config \${SNAP_DATA}/kubelet.yaml
+  --container-runtime-endpoint='$SNAP_COMMON/run/containerd.sock'
+--containerd=\${OTHER}/containerd.sock
+`;
+    fake.put('proc/42/root/var/snap/microk8s/1/args/kubelet', text);
+    const flags = {
+      endpoint: '/var/snap/microk8s/common/run/containerd.sock',
+      config: '/var/snap/microk8s/1/kubelet.yaml',
+      configDir: undefined,
+      argsFile: '/var/snap/microk8s/1/args/kubelet',
+    };
+    expect(await findKubeletProcess(proc())).toMatchObject({ pid: 42, flags });
+    expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ flags });
   });
 
   test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
