@@ -3,6 +3,8 @@
 # shim cannot: what the systemd units do on a host (docs/bypass.md). Needs bash, coreutils, grep, s6 and systemd-socket-proxyd: no Node
 # and no file of the shim.
 set -uC
+# The first process of a container ignores signals without a trap.
+trap 'exit 143' TERM INT
 export LC_ALL=C
 PATH=$PATH:/usr/lib/systemd
 
@@ -12,6 +14,7 @@ START=60       # from a start of the shim until it is ready
 WATCHDOG=20    # between two notifications of the shim
 SERVED=600     # of service, after which earlier failures count no more
 STOP=30        # for calls that the bypass has begun when the container stops
+RESTORE=5      # for memory.high of a shim that has ended, until the next one starts
 AT_ONCE=3      # failures before the bypass serves without waiting
 PAUSE=5        # before the first start while the bypass serves; each next pause is twice as long
 MOST=300       # the longest pause
@@ -23,6 +26,14 @@ program=$(dirname "$(dirname "$(realpath "$0")")")/dist
 for word; do
   case $word in --version | --help | -h) exec node "$program/cri-resize-shim.js" "$@" ;; esac
 done
+
+fail() {
+  printf '%s\n' "$1" >&2
+  exit 1
+}
+
+# A log that nobody reads must not stop this.
+report() { timeout 1 printf 'cri-resize-shim entry point: %s\n' "$1" >&2; }
 
 # The last value of a flag.
 flag() {
@@ -39,36 +50,33 @@ flag() {
 
 # The value of a flag, or that of a line in the configuration file, which may be invalid otherwise; the default if it is no path.
 setting() {
-  local line value file pattern="^[\"']?$2[\"']?:[[:space:]]+(\"([^\"]*)\"|'([^']*)'|([^[:space:]#\"'][^[:space:]]*))[[:space:]]*(#.*)?\$"
+  local line value file plain="[^[:space:]#\"'&*!|>]([^#]*[^[:space:]#])?"
+  local pattern="^[\"']?$2[\"']?:[[:space:]]+(\"([^\"\\]*)\"|'([^']*)'|($plain))([[:space:]]+#.*|[[:space:]]*)\$"
   value=$(flag "$1")
   file=$(flag config)
   # A FIFO would not open before it has a writer.
   if [[ ! $value && -f $file ]]; then
     while IFS= read -r line || [[ $line ]]; do
-      [[ ! $line =~ $pattern ]] || value=${BASH_REMATCH[2]}${BASH_REMATCH[3]}${BASH_REMATCH[4]}
+      if [[ $line =~ $pattern ]]; then
+        value=${BASH_REMATCH[2]}${BASH_REMATCH[3]}${BASH_REMATCH[4]}
+      elif [[ $line == *$2* && ! $line =~ ^[[:space:]]*# ]]; then
+        report "$file: cannot read $2 in this notation: use the flag --$1"
+      fi
     done <"$file"
   fi
-  case $value in unix:///*) value=${value#unix://} ;; unix:/*) value=${value#unix:} ;; esac
+  case $value in unix:///*) value=${value#unix://} ;; unix:/[!/]*) value=${value#unix:} ;; esac
   case $value in /*) printf %s "$value" ;; *) printf %s "$3" ;; esac
 }
 
 listen=$(setting listen listen /run/cri-resize-shim/cri-resize-shim.sock)
-backend=$(setting container-runtime-endpoint containerRuntimeEndpoint /run/containerd/containerd.sock)
 state_folder=$(setting state-folder stateFolder /var/lib/cri-resize-shim)
 cgroup_root=$(setting cgroup-root cgroupRoot /sys/fs/cgroup)
 # A name that the shim knows as its own in this folder.
 state=$(dirname "$listen")/.$(basename "$listen").bypass
 
-fail() {
-  printf '%s\n' "$1" >&2
-  exit 1
-}
-
-# A log that nobody reads must not stop this.
-report() { timeout 1 printf 'cri-resize-shim entry point: %s\n' "$1" >&2; }
-
 # Creates the socket as its standard input, for root only, and starts this program again. Ends if another process listens there.
 bind_socket() {
+  type -P systemd-socket-proxyd >/dev/null || fail 'systemd-socket-proxyd is not installed'
   # sun_path of unix(7) has 108 bytes, including the terminating zero.
   [[ ${#listen} -le 107 ]] || fail "listen: $listen has ${#listen} bytes, at most 107 are possible: use a shorter path"
   mkdir -p -m 0711 "$(dirname "$listen")"
@@ -97,6 +105,7 @@ shim='' ready='' beat=0 started=0 next=0 code=0
 # Since when clients have no shim.
 down=0
 failures=0 pause=$PAUSE
+restoring='' ended_at=0
 proxy='' drain='' begun=0
 stopping=''
 
@@ -124,8 +133,13 @@ reap_shim() {
   local how wait=0
   how="exit code $status"
   ((status <= 128)) || how="signal $((status - 128))"
-  shim='' code=$status
-  restore_highs
+  shim='' code=$status ended_at=$now
+  # It has ended before it could handle our signal.
+  [[ ! $stopping || $status -ne 143 ]] || code=0
+  if restored; then
+    restore_highs &
+    restoring=$!
+  fi
   [[ ! $stopping ]] || return 0
   note_failure
   if serves; then
@@ -140,7 +154,8 @@ reap_shim() {
 # The same as ExecStopPost= of cri-resize-shim.service.
 restore_highs() (
   read -r boot </proc/sys/kernel/random/boot_id
-  for record in $(grep -ls "bootId.:.$boot.*memoryHigh" "$state_folder"/*.json); do
+  for record in "$state_folder"/*.json; do
+    grep -qs "bootId.:.$boot.*memoryHigh" "$record" || continue
     grep -o 'cgroup.:[^{}]*memoryHigh.:[^{},]*' "$record" | sed 's|[^[:alnum:]/_.@-]| |g' | while read -r _ path _ high; do
       cd "$cgroup_root$path" 2>/dev/null && value=$(cat memory.high) && [[ $value != max ]] || continue
       ((value % 262144 == 196608)) || continue
@@ -149,6 +164,12 @@ restore_highs() (
     done
   done
 )
+
+# Whether memory.high is restored. Without an answer of the disk, the next start of the shim does it.
+restored() {
+  if [[ $restoring ]] && ended "$restoring"; then restoring=''; fi
+  [[ ! $restoring ]] || ((now - ended_at > RESTORE))
+}
 
 # The shim serves no more.
 note_failure() {
@@ -180,7 +201,7 @@ supervise_shim() {
   if [[ $stopping ]]; then
     return
   elif [[ ! $shim ]]; then
-    ((now < next)) || start_shim
+    ((now < next)) || ! restored || start_shim
   elif [[ ! $ready ]]; then
     ((now - started <= START)) || kill_shim "not ready after $START s"
   else
@@ -190,6 +211,8 @@ supervise_shim() {
 
 # Starts the proxy with the same socket.
 start_proxy() {
+  local backend
+  backend=$(setting container-runtime-endpoint containerRuntimeEndpoint /run/containerd/containerd.sock)
   report "the shim does not serve: clients reach $backend without it"
   (
     ulimit -Sn $((CLIENTS * 6 + 16)) 2>/dev/null || ulimit -Sn hard
@@ -202,17 +225,21 @@ start_proxy() {
   write_state active "@$begun" 0
 }
 
-# Moves its clients to the shim, as cri-resize-shim-takeover.service does.
+# Moves its clients to the shim, as cri-resize-shim-takeover.service does. Node waits at its exit for a reader of its output.
 start_drain() {
-  node "$program/resizectl.js" bypass drain "$proxy" "$listen" 4>&- &
+  node "$program/resizectl.js" bypass drain "$proxy" "$listen" > >(
+    exec 3<&- 4>&-
+    while IFS= read -r line; do report "$line"; done
+  ) 2>&1 3<&- 4>&- &
   drain=$!
 }
 
 supervise_proxy() {
   if [[ $drain ]] && ended "$drain"; then
     drain=''
-    # A drain that was killed starts again. Without a shim, one that was too late has left a proxy that can open no descriptor.
-    if [[ $stopping ]] || if [[ $ready ]]; then ((status < 128)); else grep -qs '^Max open files *0 ' "/proc/$proxy/limits"; fi; then
+    # A drain that was killed or interrupted (3) starts again. Without a shim, one that was too late has left a proxy that can open no
+    # descriptor.
+    if [[ $stopping ]] || if [[ $ready ]]; then ((status < 128 && status != 3)); else grep -qs '^Max open files *0 ' "/proc/$proxy/limits"; fi; then
       kill -KILL "$proxy"
       wait "$proxy" 2>/dev/null
     fi
@@ -243,7 +270,7 @@ write_state() {
 stop() {
   if [[ $stopping ]]; then
     kill -KILL $shim $proxy $drain 2>/dev/null
-    exit 143
+    return
   fi
   stopping=$now
   [[ ! $shim ]] || kill -TERM "$shim"
@@ -253,7 +280,7 @@ stop() {
 
 trap 'echo STOP=1 >&4' TERM INT
 write_state inactive 0 0
-while [[ ! $stopping || $shim || $proxy ]]; do
+while [[ ! $stopping || $shim || $proxy ]] || ! restored; do
   supervise_shim
   supervise_proxy
   if ! read -rt "$TICK" -u 4 event; then

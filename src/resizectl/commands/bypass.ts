@@ -16,7 +16,7 @@ const OUTCOMES: Readonly<Record<DrainResult, readonly [text: string, exit: Exit]
   drained: ['all clients use the shim', Exit.done],
   'timed out': ['calls are cut off', Exit.failed],
   'not replaced': ['the shim has failed', Exit.infeasible],
-  interrupted: ['interrupted: the bypass still serves clients', Exit.failed],
+  interrupted: ['interrupted: the bypass still serves clients', Exit.infeasible],
 };
 
 /** `resizectl bypass on`. Returns the exit code. */

@@ -1,6 +1,18 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { createConnection, createServer as createPlainServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -154,7 +166,7 @@ test('KEP-1287: the entry point of the image restores the memory.high that a kil
   entry.run([...sockets, '--state-folder', at('state'), `--cgroup-root=${at('cgroup')}`]);
   await entry.listens();
   await entry.says('the shim has ended');
-  expect(highsIn(entry.folder)).toEqual(restoredHighs);
+  await expect.poll(() => highsIn(entry.folder), LONG).toEqual(restoredHighs);
 });
 
 test('upgrade: the pauses between starts of a failing shim double up to five minutes, while the bypass serves', async () => {
@@ -231,6 +243,66 @@ describe('faults around the bypass of a container', () => {
     for (const session of sessions) session.destroy();
     await expect.poll(() => call().catch(() => ''), LONG).toBe('containerd');
     expect(entry.output).not.toContain('killed');
+  });
+
+  test('a setting in a notation that the entry point does not read is reported, and one with blanks is read', async () => {
+    entry.mode('crash');
+    const listen = at('run/a b.sock');
+    writeFileSync(
+      at('config.yaml'),
+      `listen: ${listen} # with a blank\n containerRuntimeEndpoint: ${at('backend/sock')}\n`,
+    );
+    entry.run(['--config', at('config.yaml')], { constants: AT_ONCE });
+    await entry.says(
+      'cannot read containerRuntimeEndpoint in this notation: use the flag --container-runtime-endpoint',
+    );
+    expect(existsSync(listen)).toBe(true);
+  });
+
+  test('a disk that does not answer keeps no client from containerd', async () => {
+    entry.mode('crash');
+    mkdirSync(at('state'));
+    // Opens only with a writer.
+    await execa('mkfifo', [at('state/record.json')]);
+    const sockets = ['--listen', entry.listen, `--container-runtime-endpoint=unix://${at('backend/sock')}`];
+    entry.run([...sockets, '--state-folder', at('state')]);
+    await entry.listens();
+    expect(await call()).toBe('containerd');
+    entry.process!.kill('SIGTERM');
+    await once(entry.process!, 'exit');
+    // Ends the reader.
+    closeSync(openSync(at('state/record.json'), constants.O_RDWR));
+  });
+
+  test('upgrade: a log that nobody reads does not keep the shim from taking over', async () => {
+    entry.mode('crash');
+    entry.run([], { constants: { ...PATIENT, ...AT_ONCE }, isLogStalled: true });
+    await entry.listens();
+    expect(await call()).toBe('containerd');
+    // Longer than the pipe.
+    const log = openSync(at('log'), constants.O_RDWR | constants.O_NONBLOCK);
+    expect(() => {
+      for (;;) writeSync(log, 'x'.repeat(1000));
+    }).toThrow('EAGAIN');
+    entry.mode('serve');
+    await entry.states(/^ActiveState=inactive$/m);
+    expect(await call()).toBe('shim');
+    closeSync(log);
+  });
+
+  test('a second signal kills the shim, and the container still restores its memory.high', async () => {
+    entry.mode('deaf');
+    leaveHighs(entry.folder);
+    const sockets = ['--listen', entry.listen, `--container-runtime-endpoint=unix://${at('backend/sock')}`];
+    entry.run([...sockets, '--state-folder', at('state'), `--cgroup-root=${at('cgroup')}`], { constants: PATIENT });
+    await entry.listens();
+    await entry.says('deaf');
+    entry.process!.kill('SIGTERM');
+    await expect.poll(() => existsSync(entry.listen), LONG).toBe(false);
+    entry.process!.kill('SIGTERM');
+    expect(await once(entry.process!, 'close')).toEqual([137, null]);
+    expect(highsIn(entry.folder)).toEqual(restoredHighs);
+    expect(existsSync(at('run/.cri.sock.bypass'))).toBe(false);
   });
 
   test('a socket path that is too long is reported with its length and the limit', async () => {

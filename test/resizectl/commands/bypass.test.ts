@@ -17,24 +17,27 @@ afterEach(() => {
 });
 
 test.each([
-  ['SIGINT', 'interrupted: the bypass still serves clients\n'],
-  ['SIGHUP', 'interrupted: the bypass still serves clients\n'],
-  ['SIGTERM', 'calls are cut off\n'],
-] as const)('bypass drain ends by itself after %s, so that the bypass does not stay stopped', async (name, text) => {
-  vi.spyOn(process, 'geteuid').mockReturnValue(0);
-  const active = { isInstalled: true, isUsed: true, isActive: true, pid: 4711, since: '' };
-  vi.mocked(bypassState).mockResolvedValue(active);
-  vi.mocked(drain).mockImplementation(async (_, { signal, interrupt }) => {
-    const ended = [signal, interrupt].map((one) => once(one!, 'abort'));
-    process.kill(process.pid, name);
-    await Promise.race(ended);
-    return interrupt!.aborted ? 'interrupted' : 'timed out';
-  });
-  const lines: string[] = [];
-  const print = (line: string): void => void lines.push(line);
-  expect(await bypassDrain({ print, say: print }, [])).toBe(1);
-  expect(lines).toEqual([text]);
-});
+  ['SIGINT', 'interrupted: the bypass still serves clients\n', 3],
+  ['SIGHUP', 'interrupted: the bypass still serves clients\n', 3],
+  ['SIGTERM', 'calls are cut off\n', 1],
+] as const)(
+  'bypass drain ends by itself after %s, so that the bypass does not stay stopped',
+  async (name, text, exit) => {
+    vi.spyOn(process, 'geteuid').mockReturnValue(0);
+    const active = { isInstalled: true, isUsed: true, isActive: true, pid: 4711, since: '' };
+    vi.mocked(bypassState).mockResolvedValue(active);
+    vi.mocked(drain).mockImplementation(async (_, { signal, interrupt }) => {
+      const ended = [signal, interrupt].map((one) => once(one!, 'abort'));
+      process.kill(process.pid, name);
+      await Promise.race(ended);
+      return interrupt!.aborted ? 'interrupted' : 'timed out';
+    });
+    const lines: string[] = [];
+    const print = (line: string): void => void lines.push(line);
+    expect(await bypassDrain({ print, say: print }, [])).toBe(exit);
+    expect(lines).toEqual([text]);
+  },
+);
 
 test('bypass drain moves the clients of the process and the socket that the entry point of the image names', async () => {
   vi.mocked(drain).mockImplementation(async ({ pid, listen }, { isReplaced, say }) => {

@@ -30,7 +30,9 @@ if (modeNow() === 'wait') console.log('shim ' + process.pid + ' waits');
 while (modeNow() === 'wait') await new Promise((resolve) => setTimeout(resolve, 10));
 const mode = modeNow();
 if (mode === 'crash') process.abort();
-if (mode === 'hang') setInterval(() => undefined, 1e9);
+if (mode === 'deaf') process.on('SIGTERM', () => undefined);
+if (mode === 'deaf') console.log('deaf');
+if (mode === 'hang' || mode === 'deaf') setInterval(() => undefined, 1e9);
 if (mode.startsWith('serve')) {
   const server = createServer((_, response) => response.end('shim'));
   process.on('SIGTERM', () => process.exit(Number(mode.split(' ')[1] ?? 0)));
