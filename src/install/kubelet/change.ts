@@ -62,15 +62,15 @@ export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change>
 }
 
 /**
- * Sets the endpoint in kubeadm's patch for a kubelet that already uses the shim. Otherwise an upgrade of the node would
- * write the old endpoint. Does not restart kubelet. Throws Refusal.
+ * Sets the endpoint in kubeadm's patch, or in a file for nodeadm, for a kubelet that already uses the shim. Otherwise
+ * an upgrade or a boot of the node would write the old endpoint. Does not restart kubelet. Throws Refusal.
  */
 export async function keepAtShim(site: Site, { chain }: Kubelet): Promise<readonly Change[]> {
   const { node } = site;
   const ours = shimEndpoint(site);
   // A flag or a drop-in overrides what kubeadm writes.
   if (chain.winner.kind !== 'config') return [];
-  const settings = await elsewhere(await patchSettings(node, chain), node.listen);
+  const settings = await elsewhere(await patchSettings(node, chain, ours), node.listen);
   if (settings.length === 0) return [];
   const edits = await Promise.all(settings.map((setting) => editOf(setting, ours)));
   const files = edits.flatMap(({ changes }) => changes);

@@ -44,7 +44,7 @@ export async function settingsToChange(node: Node, kubelet: Kubelet, wanted: str
       `${node.kubeletUnit} has neither --config nor ${ENDPOINT_FLAG}`,
       `start kubelet with --config and a KubeletConfiguration, or with ${ENDPOINT_FLAG}=${kubelet.endpoint}, and try again`,
     );
-  return [await fileSetting(node, config.file, config), ...(await patchSettings(node, chain))];
+  return [await fileSetting(node, config.file, config), ...(await patchSettings(node, chain, wanted))];
 }
 
 /** Finds the files that kubelet or kubeadm reads and that may have our endpoint. Throws Refusal. */
@@ -58,7 +58,9 @@ export async function settingsInUse(node: Node, kubelet: Kubelet, wanted: string
     if (file !== undefined) found.push(await fileSetting(node, file, layer));
   }
   const patch = chain.kubeadm && (await editableFile(node, chain.kubeadm));
-  return patch === undefined ? found : [...found, await fileSetting(node, patch, undefined)];
+  if (patch !== undefined) found.push(await fileSetting(node, patch, undefined));
+  const nodeadm = await nodeadmSetting(chain, wanted);
+  return nodeadm?.text === undefined ? found : [...found, nodeadm];
 }
 
 /** A file with a relative path was not changed by us, unless it has our endpoint: then the caller refuses it. */
@@ -68,12 +70,45 @@ async function editableFile({ listen }: Node, place: Omit<Layer, 'kind'>): Promi
   return file.startsWith('/') || (await isSameSocket(endpoint, listen)) ? file : undefined;
 }
 
-/** Returns the setting of kubeadm's patch, if there is one. Throws Refusal if kubeadm could not read the patch. */
-export async function patchSettings(node: Node, { kubeadm }: EndpointChain): Promise<readonly Setting[]> {
-  if (kubeadm === undefined) return [];
-  const { file, problem } = kubeadm;
+/**
+ * Returns the settings from which the configuration of kubelet is written again: kubeadm's patch, or a file for nodeadm
+ * of EKS, where these are in use. Throws Refusal if kubeadm could not read the patch.
+ */
+export async function patchSettings(node: Node, chain: EndpointChain, wanted: string): Promise<readonly Setting[]> {
+  if (chain.kubeadm === undefined) return [await nodeadmSetting(chain, wanted)].filter((one) => one !== undefined);
+  const { file, problem } = chain.kubeadm;
   if (problem !== undefined) throw new Refusal(problem, `repair ${file}: kubeadm upgrade node fails with it`);
   return [await fileSetting(node, file, undefined)];
+}
+
+/**
+ * nodeadm of EKS writes this configuration at each boot, from the user data and from the files in the folder
+ * (nodeadm-run.service and nodeadm/internal/configprovider of amazon-eks-ami). An AMI without the folder does not read
+ * it.
+ */
+const NODEADM = { config: '/etc/kubernetes/kubelet/config.json', folder: '/etc/eks/nodeadm.d' };
+
+async function nodeadmSetting({ layers }: EndpointChain, wanted: string): Promise<Setting | undefined> {
+  if (!layers.some(({ kind, file }) => kind === 'config' && file === NODEADM.config)) return undefined;
+  const folder = await realpath(NODEADM.folder).catch(() => undefined);
+  if (folder === undefined) return undefined;
+  const file = join(folder, '99-cri-resize-shim.yaml');
+  return {
+    file,
+    text: await textOf(file),
+    isOfUnit: false,
+    isOwn: true,
+    layer: undefined,
+    endpointOf: (text) => new RegExp(`^ *${ENDPOINT_KEY}: (.*)$`, 'm').exec(text)?.[1],
+    edited: (_text, endpoint) => `# Written by resizectl install. resizectl uninstall removes this file.
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    config:
+      ${ENDPOINT_KEY}: ${endpoint ?? wanted}
+`,
+  };
 }
 
 async function fileSetting(node: Node, path: string, layer: Layer | undefined): Promise<Setting> {

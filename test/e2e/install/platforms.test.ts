@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import type { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import {
@@ -105,14 +106,15 @@ createServer((one) => {
 const defaults = (socket: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${socket}\n`;
 
-/** Runs the commands of a page, and restarts the unit of kubelet in between. */
-async function follow(page: string, unit: string, runtime: string): Promise<void> {
+/** Runs the commands of a page, and restarts the unit of kubelet in between, as after a boot. */
+async function follow(page: string, unit: string, runtime: string, boot: () => void = () => undefined): Promise<void> {
   const next = commandsOf(page);
   const processes = pod.read('cgroup.procs', 'a');
   await next('resizectl install');
   expect([await states(), await property('cri-resize-shim.service', 'ActiveState')]).toEqual([on, 'active']);
   await calledThrough(OURS);
   expect(await next('resizectl doctor')).toMatch(/^kubelet +ok +uses the shim/m);
+  boot();
   // The platform's own restart, with which a containerd of its own restarts as well.
   await execa('systemctl', ['restart', unit]);
   await calledThrough(OURS);
@@ -205,6 +207,41 @@ test('install: on EKS, one command writes a drop-in where kubelet has a folder f
   );
   await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock');
   expect(existsSync(`${folder}/99-cri-resize-shim.conf`)).toBe(false);
+});
+
+test('install: on EKS without settings of kubelet, one command sets the endpoint for now and for the next boot', async () => {
+  const kubelet = '/etc/kubernetes/kubelet';
+  const environment = '/etc/eks/kubelet/environment';
+  const api = '"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"';
+  const config = `{${api},"containerRuntimeEndpoint":"unix:///run/containerd/containerd.sock"}\n`;
+  const flags = `NODEADM_KUBELET_ARGS=--config=${kubelet}/config.json`;
+  put(`${kubelet}/config.json`, config);
+  put(environment, `${flags}\n`);
+  mkdirSync('/etc/eks/nodeadm.d');
+  undo.push(() => rm('/etc/eks/nodeadm.d', { recursive: true }));
+  undo.push(() => rm(`${kubelet}/config.json.d`, { recursive: true, force: true }));
+  await startUnit(
+    'kubelet.service',
+    [`EnvironmentFile=${environment}`, `ExecStart=${kubeletCommand()} $NODEADM_KUBELET_ARGS`],
+    'unix:///run/containerd/containerd.sock',
+  );
+  // At a boot, nodeadm writes the settings of kubelet to a drop-in.
+  const boot = (): void => {
+    expect(readFileSync(`${kubelet}/config.json`, 'utf8')).toContain(OURS);
+    const given = parse(readFileSync('/etc/eks/nodeadm.d/99-cri-resize-shim.yaml', 'utf8')) as {
+      readonly kind: string;
+      readonly apiVersion: string;
+      readonly spec: { readonly kubelet: { readonly config: object } };
+    };
+    expect([given.kind, given.apiVersion]).toEqual(['NodeConfig', 'node.eks.aws/v1alpha1']);
+    writeFileSync(`${kubelet}/config.json`, config);
+    const settings = JSON.stringify(given.spec.kubelet.config).slice(1);
+    put(`${kubelet}/config.json.d/40-nodeadm.conf`, `{${api},${settings}\n`);
+    writeFileSync(environment, `${flags} --config-dir=${kubelet}/config.json.d\n`);
+  };
+  await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock', boot);
+  expect(readdirSync('/etc/eks/nodeadm.d')).toEqual([]);
+  expect(readFileSync(`${kubelet}/config.json`, 'utf8')).toBe(config);
 });
 
 test('install: on MicroK8s, one command changes the file with the flags of kubelet, which is inside kubelite', async () => {

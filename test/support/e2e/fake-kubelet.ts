@@ -28,7 +28,7 @@ const [config, configDir] = [flag('config'), flag('config-dir')];
 const names = configDir === undefined ? [] : readdirSync(configDir).filter((name) => name.endsWith('.conf'));
 const dropIns = names.toSorted().map((name) => `${configDir}/${name}`);
 const written = [config, ...dropIns]
-  .map((file) => file && /^containerRuntimeEndpoint: *"?([^\s"]+)/m.exec(readFileSync(file, 'utf8'))?.[1])
+  .map((file) => file && /"?containerRuntimeEndpoint"?: *"?([^\s",}]+)/.exec(readFileSync(file, 'utf8'))?.[1])
   .findLast((found) => found !== undefined);
 const endpoint = flag('container-runtime-endpoint') ?? written ?? 'unix:///run/containerd/containerd.sock';
 const note = (entry: object): void =>
