@@ -190,8 +190,8 @@ serves() { [[ ! $ready && ! $stopping ]] && ((failures >= AT_ONCE || now - down 
 
 # The bypass does not wait for the exit: a process that waits for a disk has none. It is killed again after $START.
 kill_shim() {
-  report "the shim is killed: $1"
   kill -KILL "$shim"
+  report "the shim is killed: $1"
   note_failure
   started=$now
 }

@@ -106,17 +106,28 @@ createServer((one) => {
 const defaults = (socket: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${socket}\n`;
 
+interface Boot {
+  /** Does the work of the platform at a boot, before kubelet starts. */
+  readonly boot?: () => void;
+  /** Whether the page then has the installation once more. */
+  readonly isLost?: true;
+}
+
 /** Runs the commands of a page, and restarts the unit of kubelet in between, as after a boot. */
-async function follow(page: string, unit: string, runtime: string, boot: () => void = () => undefined): Promise<void> {
+async function follow(page: string, unit: string, runtime: string, { boot, isLost }: Boot = {}): Promise<void> {
   const next = commandsOf(page);
   const processes = pod.read('cgroup.procs', 'a');
   await next('resizectl install');
   expect([await states(), await property('cri-resize-shim.service', 'ActiveState')]).toEqual([on, 'active']);
   await calledThrough(OURS);
   expect(await next('resizectl doctor')).toMatch(/^kubelet +ok +uses the shim/m);
-  boot();
+  boot?.();
   // The platform's own restart, with which a containerd of its own restarts as well.
   await execa('systemctl', ['restart', unit]);
+  if (isLost) {
+    await calledThrough(runtime);
+    await next('resizectl install');
+  }
   await calledThrough(OURS);
   // The platform's upgrade starts the new program in the same unit, after it has written its own files.
   await next('resizectl uninstall');
@@ -239,9 +250,30 @@ test('install: on EKS without settings of kubelet, one command sets the endpoint
     put(`${kubelet}/config.json.d/40-nodeadm.conf`, `{${api},${settings}\n`);
     writeFileSync(environment, `${flags} --config-dir=${kubelet}/config.json.d\n`);
   };
-  await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock', boot);
+  await follow('eks', 'kubelet.service', 'unix:///run/containerd/containerd.sock', { boot });
   expect(readdirSync('/etc/eks/nodeadm.d')).toEqual([]);
   expect(readFileSync(`${kubelet}/config.json`, 'utf8')).toBe(config);
+});
+
+test('install: on GKE with Ubuntu, one command changes the flag in the environment file, again after a boot', async () => {
+  const file = '/etc/default/kubelet';
+  const flags =
+    '--config=/home/kubernetes/kubelet-config.yaml --cloud-provider=external --runtime-cgroups=/system.slice';
+  const text = `KUBELET_OPTS="${flags} --container-runtime-endpoint=unix:///run/containerd/containerd.sock"\n`;
+  put(
+    '/home/kubernetes/kubelet-config.yaml',
+    'kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n',
+  );
+  put(file, text);
+  undo.push(() => rm(`${file}.before-cri-resize-shim`, { force: true }));
+  await startUnit(
+    'kubelet.service',
+    [`EnvironmentFile=${file}`, `ExecStart=${kubeletCommand()} $KUBELET_OPTS`],
+    'unix:///run/containerd/containerd.sock',
+  );
+  const boot = (): void => writeFileSync(file, text);
+  await follow('gke', 'kubelet.service', 'unix:///run/containerd/containerd.sock', { boot, isLost: true });
+  expect(readFileSync(file, 'utf8')).toBe(text);
 });
 
 test('install: on MicroK8s, one command changes the file with the flags of kubelet, which is inside kubelite', async () => {
