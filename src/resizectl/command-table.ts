@@ -16,13 +16,18 @@ const timeout: OptionText = {
   description: 'Roll back anything unfinished after this time (default 30s, maximum 10m).',
 };
 
+const listOptions: readonly OptionText[] = [
+  { flags: '-w, --watch', description: 'Then print a pod again each time a resize of it ends, like resizectl watch.' },
+  { flags: '--no-headers', description: 'Print tables without headings.' },
+];
+
 /** Commands about the pods of this node. */
 const podCommands: readonly CommandText[] = [
   {
     name: 'get pods',
     aliases: ['po'],
     arguments: [{ form: '[POD...]', description: 'only these pods', completes: 'pods' }],
-    options: [],
+    options: listOptions,
     summary: 'list the pods of this node with their limits and usage',
     description: [],
     examples: [
@@ -33,8 +38,8 @@ const podCommands: readonly CommandText[] = [
   },
   {
     name: 'get pod',
-    arguments: [pods],
-    options: [],
+    arguments: [{ form: '[POD...]', description: 'these pods; without any, like get pods', completes: 'pods' }],
+    options: listOptions,
     summary: 'show pods and their containers',
     description: [],
     examples: [['resizectl get pod default/web', 'limits and usage of the pod, its containers and its volumes']],

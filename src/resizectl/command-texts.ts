@@ -64,7 +64,7 @@ export const programText = {
   summary: 'show and resize the running pods of this node',
   description: [
     'resizectl is a client of the resize API of cri-resize-shim on this node. It shows the limits of pods as the kernel reports them, and resizes their containers, the pod itself and its memory-backed volumes, all or nothing.',
-    'POD is a name, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one.',
+    'POD is a name, NAMESPACE/NAME, pod/NAME, a uid or sandbox id, or a prefix of one.',
   ],
 } as const;
 

@@ -51,7 +51,7 @@ export function parseCommandLine(argv: readonly string[]): Invocation {
     );
   }
   try {
-    program.parse(argv, { from: 'user' });
+    program.parse(withKinds(argv), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode === 0 && printed !== '') return { ask: 'print', text: printed };
@@ -95,6 +95,12 @@ function groupOf(program: Command, groups: Map<string, Command>, name: string, w
 }
 
 type Given = Omit<Extract<Invocation, { ask: 'run' }>, 'ask' | 'command' | 'args'>;
+
+/** Returns the words with a kind that kubectl does not need: `get pod/web` is `get pod pod/web`. */
+const withKinds = (argv: readonly string[]): readonly string[] =>
+  argv.flatMap((word, index) =>
+    /^(?:pods?|po)\/./.test(word) && ['get', 'describe'].includes(argv[index - 1] ?? '') ? ['pod', word] : [word],
+  );
 
 /** The global options and those of a command. */
 interface AllOptions extends CommandOptions {

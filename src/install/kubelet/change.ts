@@ -23,7 +23,10 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
     case 'running':
       return found.kubelet;
     case 'no unit':
-      throw new Refusal(`no unit ${unit}`, 'specify the unit of kubelet with --kubelet-unit');
+      throw new Refusal(
+        `no unit ${unit}`,
+        'specify the unit of kubelet with --kubelet-unit, or install kubelet before the shim',
+      );
     case 'stopped': {
       const waiting = found.state === 'activating' ? await stoppedAtShim(node) : undefined;
       if (waiting !== undefined) return waiting;

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { ConfigError, effectiveSettings, messageOf, settingsIn } from '../../core/index.ts';
 import type { Change } from '../host/change.ts';
-import { writing } from '../host/files.ts';
+import { readSaved, writing } from '../host/files.ts';
 import { queryShim } from '../host/query-runtime.ts';
 import { type Node, SERVICE } from '../host/site.ts';
 import { serviceFlags, systemctl, type Wait, waitUntil } from '../host/systemd.ts';
@@ -57,6 +57,8 @@ async function fileOf({ flagsFile }: Node): Promise<string> {
     if (!(error instanceof ConfigError)) throw error;
     throw new Refusal(error.problems.join('; '), 'correct the configuration, and try again');
   }
+  if ((await readSaved(flagsFile)) === undefined)
+    throw new Refusal('cri-resize-shim is not installed on this node', 'run resizectl install');
   throw new Refusal(
     `the service has no configuration file: ${flagsFile} has no --config`,
     `add --config FILE to CRI_RESIZE_SHIM_FLAGS in ${flagsFile}, and try again`,

@@ -20,20 +20,13 @@ const first = (args: readonly string[]): string => args[0] ?? '';
 const rest = (args: readonly string[]): readonly string[] => args.slice(1);
 
 export const actions: Readonly<Record<CommandName, Action>> = {
-  'get pods': async (context, args) => {
-    const { output, print, isWide, namespace } = context;
-    const pods = await listPods(context, args);
-    if (output === 'table' && pods.length === 0 && namespace !== undefined)
-      print(`no pods of namespace ${printable(namespace)} on this node\n`);
-    else if (output === 'table') print(podsTable(pods, isWide));
-    else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
-    else print(objectText({ pods }, output));
-    return Exit.done;
-  },
-  'get pod': (context, args) => showPods(context, args, podText),
+  'get pods': getPods,
+  'get pod': (context, args, options) =>
+    args.length === 0 || options.watch === true ? getPods(context, args, options) : showPods(context, args, podText),
   'describe pod': (context, args) => showPods(context, args, podDescription),
   top: async (context, args, options) => {
-    await top(context, args, options);
+    // As in kubectl: top pods NAME.
+    await top(context, ['pods', 'pod', 'po'].includes(first(args)) ? rest(args) : args, options);
     return Exit.done;
   },
   plan: (context, args, options) => resize(context, first(args), rest(args), { ...options, dryRun: true }),
@@ -79,6 +72,22 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     return Promise.resolve(Exit.done);
   },
 };
+
+async function getPods(context: Context, args: readonly string[], options: CommandOptions): Promise<Exit> {
+  const { output, print, isWide, namespace } = context;
+  if (options.watch === true) {
+    if (args.length > 1) throw new UsageError('--watch: expected one pod or none');
+    await watchPods(context, args[0]);
+    return Exit.done;
+  }
+  const pods = await listPods(context, args);
+  if (output === 'table' && pods.length === 0 && namespace !== undefined)
+    print(`no pods of namespace ${printable(namespace)} on this node\n`);
+  else if (output === 'table') print(podsTable(pods, isWide, options.headers));
+  else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
+  else print(objectText({ pods }, output));
+  return Exit.done;
+}
 
 /** Returns these pods, or all pods of the namespace. */
 async function listPods(context: Context, texts: readonly string[]): Promise<readonly Messages['Pod'][]> {

@@ -22,7 +22,7 @@ export interface Context {
 }
 
 /** The options of all commands. */
-export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions & TopOptions;
+export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions & TopOptions & { readonly headers?: boolean };
 
 export interface InstallOptions {
   readonly dryRun?: boolean;

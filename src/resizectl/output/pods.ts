@@ -14,10 +14,11 @@ export interface FindPod {
 }
 
 /**
- * Finds a pod by `namespace/name`, name, uid or sandbox id, or a prefix of one of these two. Rejects with UsageError if
- * no pod or several pods match; the error lists the candidates.
+ * Finds a pod by `namespace/name`, name, uid or sandbox id, or a prefix of one of these two; `pod/NAME` is a name, as
+ * in kubectl. Rejects with UsageError if no pod or several pods match; the error lists the candidates.
  */
-export async function findPod({ client, namespace: only }: FindPod, text: string): Promise<Messages['PodRef']> {
+export async function findPod({ client, namespace: only }: FindPod, given: string): Promise<Messages['PodRef']> {
+  const text = given.replace(/^(?:pods?|po)\/(?=.)/, '');
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && name !== undefined) {
     if (only === undefined || only === namespace) return { name: { namespace, name } };

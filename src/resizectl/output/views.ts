@@ -46,10 +46,10 @@ function latestState({ kubelet, last_resize: last, last_error: error }: Messages
 }
 
 /** `resizectl get pods` */
-export function podsTable(pods: readonly Messages['Pod'][], isWide = false): string {
+export function podsTable(pods: readonly Messages['Pod'][], isWide = false, hasHeadings = true): string {
   if (pods.length === 0) return 'no pods on this node\n';
-  const sorted = inOrder(pods);
-  return isWide ? table([wideHeadings, ...sorted.map(wideRow)]) : table([headings, ...sorted.map(podRow)]);
+  const rows = inOrder(pods).map(isWide ? wideRow : podRow);
+  return table(hasHeadings ? [isWide ? wideHeadings : headings, ...rows] : rows);
 }
 
 /** Sorts pods by namespace, name and sandbox id. */

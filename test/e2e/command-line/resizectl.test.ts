@@ -165,6 +165,32 @@ describe('resizectl get, describe and version', () => {
     expect((await resizectl('describe', 'po', 'web', 'db')).out).toMatch(/^default\/web:\n[^]*^default\/db:\n/m);
   });
 
+  test('get, describe and top take the forms of kubectl: get pod without a name, pod/NAME, top pods, --no-headers', async () => {
+    const names = async (...args: string[]): Promise<readonly (readonly string[])[]> => {
+      const { code, out, err } = await resizectl(...args);
+      expect([code, err]).toEqual([0, '']);
+      return out
+        .trim()
+        .split('\n')
+        .map((line) => cell(line).slice(0, 2));
+    };
+    const rows = await names('get', 'pods');
+    expect(rows[0]).toEqual(['NAMESPACE', 'NAME']);
+    expect(await names('get', 'pod')).toEqual(rows);
+    expect(await names('get', 'pod', '--no-headers')).toEqual(rows.slice(1));
+    for (const args of [
+      ['get', 'pod/web'],
+      ['get', 'pods', 'pods/web'],
+      ['describe', 'pod/web'],
+      ['top', 'pods', 'web'],
+    ])
+      expect(await names(...args, '-o', 'name')).toEqual([['default/web']]);
+    expect(await resizectl('get', 'pods', '-w', 'web', 'db')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--watch: expected one pod or none') as string,
+    });
+  });
+
   test('get pod finds a pod by namespace and name, uid, or prefix of its sandbox ID', async () => {
     for (const name of ['default/web', web.uid, web.sandboxId.slice(0, 20)]) {
       const { code, out } = await resizectl('get', 'pod', name, '--output=yaml');

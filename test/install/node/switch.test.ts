@@ -68,3 +68,11 @@ test('the rollback of a switch fails if a shim that served before does not start
   expect(result).toBe('undo failed');
   expect(calls).toEqual([restart, restart]);
 });
+
+test('a switch on a node without the shim is rejected, and says what to run', async () => {
+  const wait = { timeoutMs: 60_000, signal: new AbortController().signal };
+  await expect(planSwitch(fake.node, { isOn: false, wait, unitFolder: fake.at('units') })).rejects.toMatchObject({
+    message: 'cri-resize-shim is not installed on this node',
+    remedy: 'run resizectl install',
+  });
+});

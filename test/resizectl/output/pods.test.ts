@@ -14,6 +14,14 @@ test.each(['', 'default/', 'a/b/c'])(
   },
 );
 
+test('pod/NAME is a name, as in kubectl, also with a namespace', async () => {
+  const identity = { sandbox_id: ids[0]!, uid: 'uid-1', namespace: 'default', name: 'web' };
+  const client = { call: () => Promise.resolve({ pods: [{ identity }] }) };
+  const find = { client, namespace: undefined } as unknown as Parameters<typeof findPod>[0];
+  for (const text of ['pod/web', 'pods/web', 'po/web']) expect(await findPod(find, text)).toEqual({ uid: 'uid-1' });
+  expect(await findPod(find, 'pod/default/web')).toEqual({ name: { namespace: 'default', name: 'web' } });
+});
+
 describe('chooseFrom', () => {
   const pods = [
     { sandbox_id: ids[0]!, uid: 'uid-1', namespace: 'default', name: 'web' },
