@@ -19,6 +19,8 @@ export const KUBELET_FILES: readonly string[] = [
   '/var/lib/rancher/*/agent/etc/kubelet*',
   '/etc/*/kubelet*',
   '/etc/*/*/kubelet*',
+  '/etc/eks/nodeadm.d/*',
+  '/var/snap/*/*/args/kubelet',
   '/usr/lib/systemd/system/kubelet*',
 ];
 

@@ -11,6 +11,8 @@ import {
   CONFIG,
   CONTAINERD,
   calledThrough,
+  FLAGS,
+  kubeletCommand,
   OURS,
   startKubelet,
   states,
@@ -243,6 +245,38 @@ describe('removal of the .deb', () => {
     } finally {
       rmSync(`/etc/systemd/system/${SERVICE}.d/nice.conf`, { force: true });
       await deb.install();
+    }
+  });
+
+  test('removal of the .deb points the kubelet of k3s back at the containerd of k3s', async () => {
+    await stopKubelet();
+    const [folder, socket] = ['/var/lib/rancher/k3s/agent/etc/kubelet.conf.d', '/run/k3s/containerd/containerd.sock'];
+    const unit = '/etc/systemd/system/k3s.service';
+    mkdirSync(folder, { recursive: true });
+    const command = kubeletCommand(`--config-dir=${folder}`, `--fake-k3s=${socket}`);
+    writeFileSync(
+      join(folder, '00-k3s-defaults.conf'),
+      `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${socket}\n`,
+    );
+    writeFileSync(unit, `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\n`);
+    await systemctl('daemon-reload');
+    await systemctl('start', 'k3s.service');
+    try {
+      await calledThrough(`unix://${socket}`);
+      const { all, exitCode } = await execa('resizectl', ['install'], { reject: false, all: true });
+      expect(exitCode, all).toBe(0);
+      await calledThrough(OURS);
+      const removed = await deb.remove();
+      expect(removed.exitCode, removed.all).toBe(0);
+      await calledThrough(`unix://${socket}`);
+      expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    } finally {
+      await systemctl('stop', 'k3s.service');
+      rmSync(unit);
+      rmSync('/var/lib/rancher', { recursive: true });
+      rmSync(FLAGS, { force: true });
+      await deb.install();
+      await startKubelet(`--config=${CONFIG}`);
     }
   });
 

@@ -24,7 +24,7 @@ describe('prerm', () => {
     readonly command?: string;
     readonly isActive?: boolean;
     readonly isEnabled?: boolean;
-    /** Whether systemd has kubelet.service. */
+    /** Whether systemd has a unit of kubelet. */
     readonly hasKubelet?: boolean;
     /** The command line of a process. */
     readonly process?: string;
@@ -51,7 +51,7 @@ describe('prerm', () => {
   }: Machine): Promise<{ readonly code: number | undefined; readonly stderr: string; readonly calls: string }> {
     const [path = ''] = command.split(' ');
     put('system/x', '');
-    for (const path of ['var/lib', 'etc', 'usr/lib']) rmSync(join(folder, path), { recursive: true, force: true });
+    for (const path of ['var', 'etc', 'usr/lib']) rmSync(join(folder, path), { recursive: true, force: true });
     if (file !== undefined) put(file, text);
     put('proc/42/cmdline', `${line.replaceAll(' ', '\0')}\0`);
     put('resizectl', `#!/bin/sh\necho "resizectl $*" >>${folder}/calls\nexit ${uninstall}\n`);
@@ -63,7 +63,7 @@ case "$*" in
 *ExecStart*) echo 'ExecStart={ path=${path} ; argv[]=${command} ; ignore_errors=no }' ;;
 *ActiveState,UnitFileState*)
   printf 'ActiveState=%s\\nUnitFileState=%s\\n' ${isActive ? 'active' : 'inactive'} ${isEnabled ? 'enabled' : 'disabled'} ;;
-cat*) exit ${hasKubelet ? 0 : 1} ;;
+list-unit-files*) ${hasKubelet ? "echo 'k3s.service enabled'" : ':'} ;;
 *) echo "systemctl $*" >>${folder}/calls ;;
 esac
 `,
@@ -72,6 +72,8 @@ esac
       .replaceAll('/usr/bin/resizectl', join(folder, 'resizectl'))
       .replaceAll('/run/systemd/system', join(folder, 'system'))
       .replaceAll('/var/lib/', join(folder, 'var/lib/'))
+      .replaceAll('/var/snap/', join(folder, 'var/snap/'))
+      .replaceAll('/etc/eks/', join(folder, 'etc/eks/'))
       .replaceAll('/etc/*/', join(folder, 'etc/*/'))
       .replaceAll('/usr/lib/systemd/system/kubelet', join(folder, 'usr/lib/systemd/system/kubelet'))
       .replaceAll('/proc/', join(folder, 'proc/'));
@@ -113,11 +115,13 @@ esac
     'etc/default/kubelet',
     'etc/systemd/system/kubelet.service.d/20-endpoint.conf',
     'usr/lib/systemd/system/kubelet-agent.service',
+    'etc/eks/nodeadm.d/99-cri-resize-shim.yaml',
+    'var/snap/microk8s/7180/args/kubelet',
   ])('%s with the socket of the shim prevents the removal of the package while kubelet does not run', async (file) => {
     const kept = await removal({ hasKubelet: false, file });
     expect(kept).toMatchObject({ code: 1, calls: '' });
     expect(kept.stderr).toContain(`These files have its socket:\n${join(folder, file)}\n`);
-    expect(kept.stderr).toContain('resizectl uninstall --kubelet-unit k3s.service');
+    expect(kept.stderr).toContain('resizectl uninstall --kubelet-unit UNIT');
     expect(await removal({ hasKubelet: false, file, text: `# ${SOCKET}\n` })).toMatchObject({ code: 0 });
   });
 
