@@ -101,6 +101,8 @@ async function checkContainerd({ containerd }: Node): Promise<Finding> {
   if (runtime.shim !== undefined)
     return failed(`${containerd} is served by a cri-resize-shim`, 'specify the socket of containerd itself');
   const { name, version } = runtime;
+  // It has other cgroups, and kubelet chooses its source of stats by the name crio.sock (UsingLegacyCadvisorStats).
+  if (name === 'cri-o') return failed(`${containerd}: CRI-O ${version} is not supported`, 'see docs/install/other.md');
   if (name !== 'containerd')
     return warning(`${containerd}: ${name} ${version}`, 'the shim is tested with containerd only');
   if (isAtLeast(version.replace(/^v/, ''), '1.6')) return ok(`${version} at ${containerd}`);

@@ -56,6 +56,16 @@ describe('checks of a node', () => {
     expect(await found('program room')).toMatchObject({ result: 'ok' });
   });
 
+  test('check containerd fails with CRI-O, so that it is not put behind the shim', async () => {
+    const stop = await answeringRuntime(fake.node.containerd, 'cri-o');
+    expect(await found('containerd')).toMatchObject({
+      result: 'failed',
+      found: `${fake.node.containerd}: CRI-O v2.1.0 is not supported`,
+      remedy: 'see docs/install/other.md',
+    });
+    stop();
+  });
+
   test('check shim reports a stale socket', async () => {
     writeFileSync(fake.node.listen, '');
     expect(await found('shim')).toMatchObject({

@@ -129,11 +129,11 @@ esac`);
 const identity = (bytes: Buffer): Buffer => bytes;
 
 /** Serves Version and Status of a runtime on a socket. Returns what stops it. */
-export async function answeringRuntime(socket: string): Promise<() => void> {
+export async function answeringRuntime(socket: string, name = 'containerd'): Promise<() => void> {
   const server = new Server();
   const version = {
     version: '0.1.0',
-    runtime_name: 'containerd',
+    runtime_name: name,
     runtime_version: 'v2.1.0',
     runtime_api_version: 'v1',
   };
