@@ -1,5 +1,5 @@
 import { readFile, realpath } from 'node:fs/promises';
-import { basename, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
 import type { EndpointChain, Layer } from '../../kubelet/endpoint/chain.ts';
 import { API_VERSION, ENDPOINT_KEY, type FileForm, KIND } from '../../kubelet/endpoint/configuration.ts';
@@ -7,7 +7,7 @@ import { compareDropIns } from '../../kubelet/endpoint/files.ts';
 import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import { ENDPOINT_FLAG, flagOf, wordsOfArgsFile } from '../../kubelet/endpoint/process.ts';
 import type { Node } from '../host/site.ts';
-import { unitProperties } from '../host/systemd.ts';
+import { expandGlob, unitProperties } from '../host/systemd.ts';
 import { environmentFilesOf, type Kubelet } from './kubelet.ts';
 import { endpointIn, flagsIn, Refusal, withEndpoint, withFlag } from './setting.ts';
 
@@ -53,6 +53,8 @@ export async function settingsInUse(node: Node, kubelet: Kubelet, wanted: string
   // A flag with another endpoint is not ours.
   const isOurFlag = chain.winner.kind === 'flag' && (await isSameSocket(kubelet.endpoint, node.listen));
   const found: Setting[] = isOurFlag ? [await flagSetting(node, kubelet, wanted)] : [];
+  if (chain.winner.kind === 'flag' && chain.winner.file !== undefined)
+    found.push(...(await otherRevisions(node, chain.winner.file)));
   for (const layer of chain.layers.filter(({ kind }) => kind !== 'flag')) {
     const file = await editableFile(node, layer);
     if (file !== undefined) found.push(await fileSetting(node, file, layer));
@@ -169,7 +171,7 @@ ${ENDPOINT_KEY}: ${endpoint}
 `;
 
 /** Returns the setting of a flag in a file that only has flags, as that of MicroK8s. Throws Refusal. */
-async function argsSetting(node: Node, argsFile: string, layer: Layer): Promise<Setting> {
+async function argsSetting(node: Node, argsFile: string, layer: Layer | undefined): Promise<Setting> {
   assertAbsolute(node, argsFile);
   const file = await realpath(argsFile);
   return {
@@ -181,6 +183,15 @@ async function argsSetting(node: Node, argsFile: string, layer: Layer): Promise<
     endpointOf: (text) => flagOf(wordsOfArgsFile(text, file), ENDPOINT_FLAG),
     edited: (text, to) => withFlag(text, to ?? `unix://${node.containerd}`, file),
   };
+}
+
+/** Returns the settings in other revisions of the snap. `snap revert` would use them. */
+async function otherRevisions(node: Node, argsFile: string): Promise<readonly Setting[]> {
+  const used = await realpath(argsFile);
+  const all = await expandGlob(join(dirname(dirname(dirname(used))), '*/args/kubelet'));
+  const files = new Set(await Promise.all(all.map((file) => realpath(file))));
+  files.delete(used);
+  return Promise.all([...files].map((file) => argsSetting(node, file, undefined)));
 }
 
 async function flagSetting(node: Node, { endpoint, chain }: Kubelet, wanted: string): Promise<Setting> {

@@ -41,7 +41,8 @@ export async function findKubelet(node: Node): Promise<KubeletFound> {
     if (pid === '0') return { kind: 'stopped', state: one('ActiveState') ?? 'unknown' };
     const found = await runningSetup(node, pid);
     if (found !== 'changing') return found;
-    if (looks === MOST_LOOKS) return { kind: 'unclear', why: `process ${pid} starts and ends too fast` };
+    if (looks === MOST_LOOKS)
+      return { kind: 'unclear', why: `process ${pid} has not started kubelet, or starts and ends too fast` };
     // systemd sends no event when a process becomes the main process of a unit.
     await delay(LOOK_MS);
   }

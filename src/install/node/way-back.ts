@@ -20,7 +20,6 @@ export const KUBELET_FILES: readonly string[] = [
   '/etc/*/kubelet*',
   '/etc/*/*/kubelet*',
   '/etc/eks/nodeadm.d/*',
-  '/var/snap/*/*/args/kubelet',
   '/usr/lib/systemd/system/kubelet*',
 ];
 
@@ -117,8 +116,9 @@ export interface NextStart {
   readonly byHand?: string;
 }
 
-/** Where k3s and RKE2 may have the endpoint as a flag. Their units have other names than kubelet's. */
-const RANCHER_FILES: readonly string[] = [
+/** Where platforms may have the endpoint as a flag whose units have other names than kubelet's. */
+const OTHER_FILES: readonly string[] = [
+  '/var/snap/*/*/args/kubelet',
   '/etc/rancher/*/config.yaml*',
   ...['k3s', 'rke2'].flatMap((name) => [`/etc/systemd/system/${name}*`, `/usr/local/lib/systemd/system/${name}*`]),
 ];
@@ -128,7 +128,7 @@ export async function nextStart(node: Node): Promise<NextStart> {
   const found = await findKubelet(node);
   if (found.kind === 'running' || found.kind === 'unclear') return { isFree: false };
   const { kubeletFiles } = node;
-  const file = await fileWith({ ...node, kubeletFiles: [...kubeletFiles, ...RANCHER_FILES] });
+  const file = await fileWith({ ...node, kubeletFiles: [...kubeletFiles, ...OTHER_FILES] });
   if (file !== undefined) return { isFree: false, byHand: `set unix://${node.containerd} in ${file}` };
   // A kubelet of another unit, such as that of MicroK8s.
   if (await runsKubelet(node.procRoot)) return { isFree: false };

@@ -37,8 +37,8 @@ export class NotStartedYet extends Error {
 
 /**
  * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet
- * themselves, below their own unit. Rejects if the process has ended, or if the file with its flags cannot be read.
- * Rejects with NotStartedYet while it starts.
+ * themselves, below their own unit, and a script of the snap starts kubelite. Rejects if the process has ended, or if
+ * the file with its flags cannot be read. Rejects with NotStartedYet while it starts.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
@@ -46,7 +46,13 @@ export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<
   if (BEFORE_EXEC.test(name)) throw new NotStartedYet(`process ${mainPid} has not started its program yet`);
   if (KUBELET.test(name)) return processOf(procRoot, mainPid);
   const child = await childCalledKubelet(procRoot, mainPid);
-  return processOf(procRoot, child ?? mainPid);
+  if (child !== undefined) return processOf(procRoot, child);
+  const main = await processOf(procRoot, mainPid);
+  const { endpoint, config, configDir } = main.flags;
+  // A program with another name may be kubelet. Without its flags, it is the one that starts kubelet.
+  if (endpoint === undefined && config === undefined && configDir === undefined)
+    throw new NotStartedYet(`process ${mainPid} (${name}) has not started kubelet yet`);
+  return main;
 }
 
 /**

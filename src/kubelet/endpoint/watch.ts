@@ -92,8 +92,12 @@ export class EndpointWatch {
     const { procRoot, isBypassed, peers } = this.options;
     if (isBypassed()) return { ...nothing, says: 'the bypass serves kubelet' };
     const earlier = this.#look.process;
+    // Flags in a file may have changed.
+    const isKnown = earlier?.flags.argsFile === undefined;
     const process =
-      earlier !== undefined && (await stillRuns(procRoot, earlier)) ? earlier : await findKubeletProcess(procRoot);
+      earlier !== undefined && isKnown && (await stillRuns(procRoot, earlier))
+        ? earlier
+        : await findKubeletProcess(procRoot);
     if (process === undefined) return nothing;
     const chain = await readEndpointChain(process.flags, process.view);
     const isConnected = peers()?.has(process.pid);

@@ -81,7 +81,7 @@ async function getPods(context: Context, args: readonly string[], options: Comma
     return Exit.done;
   }
   const pods = await listPods(context, args);
-  if (output === 'table' && pods.length === 0 && namespace !== undefined)
+  if (output === 'table' && pods.length === 0 && namespace !== undefined && options.headers !== false)
     print(`no pods of namespace ${printable(namespace)} on this node\n`);
   else if (output === 'table') print(podsTable(pods, isWide, options.headers));
   else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));

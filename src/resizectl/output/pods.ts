@@ -18,7 +18,7 @@ export interface FindPod {
  * in kubectl. Rejects with UsageError if no pod or several pods match; the error lists the candidates.
  */
 export async function findPod({ client, namespace: only }: FindPod, given: string): Promise<Messages['PodRef']> {
-  const text = given.replace(/^(?:pods?|po)\/(?=.)/, '');
+  const text = await withoutKind({ client, namespace: only }, given);
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && name !== undefined) {
     if (only === undefined || only === namespace) return { name: { namespace, name } };
@@ -30,6 +30,13 @@ export async function findPod({ client, namespace: only }: FindPod, given: strin
       `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one`,
     );
   return chooseFrom(await identitiesOf({ client, namespace: only }), text);
+}
+
+/** Returns the name in `pod/NAME`, unless there is a namespace that is called like the kind. */
+async function withoutKind(find: FindPod, text: string): Promise<string> {
+  const [, kind, name] = /^(pods?|po)\/(.+)$/.exec(text) ?? [];
+  if (name === undefined) return text;
+  return (await identitiesOf(find)).some(({ namespace }) => namespace === kind) ? text : name;
 }
 
 /** Finds the pod with exactly this `name`; undefined if none has it. Rejects with UsageError if several do. */

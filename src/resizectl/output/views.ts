@@ -47,7 +47,7 @@ function latestState({ kubelet, last_resize: last, last_error: error }: Messages
 
 /** `resizectl get pods` */
 export function podsTable(pods: readonly Messages['Pod'][], isWide = false, hasHeadings = true): string {
-  if (pods.length === 0) return 'no pods on this node\n';
+  if (pods.length === 0) return hasHeadings ? 'no pods on this node\n' : '';
   const rows = inOrder(pods).map(isWide ? wideRow : podRow);
   return table(hasHeadings ? [isWide ? wideHeadings : headings, ...rows] : rows);
 }

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
@@ -300,6 +300,12 @@ test('install: on MicroK8s, one command changes the file with the flags of kubel
   const start = `ExecStart=@${program} /snap/microk8s/7180/kubelite ${words.join(' ')}`;
   const wants = ['Wants=snap.microk8s.daemon-containerd.service', '[Service]'];
   await startUnit('snap.microk8s.daemon-kubelite.service', ['[Unit]', ...wants, start], socket);
-  await follow('microk8s', 'snap.microk8s.daemon-kubelite.service', socket);
-  expect(readFileSync(`${data}/args/kubelet`, 'utf8')).toBe(args);
+  // A refresh of the snap copies the folder.
+  const earlier = '/var/snap/microk8s/7000/args';
+  const boot = (): void => cpSync(`${data}/args`, earlier, { recursive: true });
+  await follow('microk8s', 'snap.microk8s.daemon-kubelite.service', socket, { boot });
+  for (const folder of [`${data}/args`, earlier]) {
+    expect(readdirSync(folder)).toEqual(['kubelet']);
+    expect(readFileSync(`${folder}/kubelet`, 'utf8')).toBe(args);
+  }
 });

@@ -96,7 +96,10 @@ describe('runtime endpoint of kubelet', () => {
     expect(await findKubelet(fake.node)).toMatchObject(running('unix:///flag.sock', { kind: 'flag' }));
     fake.systemctl(`cat ${fake.at('properties')}`);
     fake.process(42, '(kubelet)');
-    expect(await findKubelet(fake.node)).toEqual({ kind: 'unclear', why: 'process 42 starts and ends too fast' });
+    expect(await findKubelet(fake.node)).toEqual({
+      kind: 'unclear',
+      why: 'process 42 has not started kubelet, or starts and ends too fast',
+    });
   });
 
   test('the endpoint is unclear if a file is missing or is not a KubeletConfiguration, and the chain is still returned', async () => {

@@ -92,6 +92,15 @@ describe('process of kubelet', () => {
     expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ flags });
   });
 
+  test.each(['rke2', 'bash'])(
+    'the main process %s of a unit is not taken for a kubelet with its defaults before it has started one',
+    async (name) => {
+      fake.process(42, name);
+      command(42, name, '/snap/microk8s/1/run-kubelite-with-args');
+      await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
+    },
+  );
+
   test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
     'a unit process that still has the command line of systemd is a kubelet that has not started yet: %s',
     async (name) => {

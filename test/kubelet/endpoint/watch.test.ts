@@ -90,6 +90,17 @@ describe('state of a kubelet', () => {
     ]);
   });
 
+  test('a file with the flags of kubelite that is replaced while kubelite runs is reported before its next start', async () => {
+    const args = (endpoint: string): void =>
+      fake.put('proc/42/root/var/snap/microk8s/1/args/kubelet', `--container-runtime-endpoint=${endpoint}\n`);
+    fake.process(42, 'kubelite', { startTime: 4000 });
+    fake.put('proc/42/cmdline', 'kubelite\0--kubelet-args-file=/var/snap/microk8s/1/args/kubelet\0');
+    args(`unix://${fake.node.listen}`);
+    expect(await looks(2)).toBe('shim');
+    args(CONTAINERD);
+    expect(await looks(2)).toBe('next_start');
+  });
+
   test('a connected kubelet uses the shim even if the shim cannot read its configuration', async () => {
     rmSync(fake.at('proc/42/root/k.yaml'));
     expect(await looks(2)).toBe('shim');

@@ -20,6 +20,9 @@ test('pod/NAME is a name, as in kubectl, also with a namespace', async () => {
   const find = { client, namespace: undefined } as unknown as Parameters<typeof findPod>[0];
   for (const text of ['pod/web', 'pods/web', 'po/web']) expect(await findPod(find, text)).toEqual({ uid: 'uid-1' });
   expect(await findPod(find, 'pod/default/web')).toEqual({ name: { namespace: 'default', name: 'web' } });
+  // A namespace with this name takes precedence.
+  identity.namespace = 'pod';
+  expect(await findPod(find, 'pod/db')).toEqual({ name: { namespace: 'pod', name: 'db' } });
 });
 
 describe('chooseFrom', () => {
